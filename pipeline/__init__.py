@@ -1,0 +1,48 @@
+"""seqprep: chunks variable-length sequences once, offline, and streams the batches at the speed of memory.
+
+Public names are imported when they are first used, so that `import seqprep` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqprep.config import Config as Config
+    from seqprep.config import load_config as load_config
+    from seqprep.errors import SeqprepError as SeqprepError
+    from seqprep.execution import Summary as Summary
+    from seqprep.execution import chunk as chunk
+    from seqprep.runtime import Loader as Loader
+    from seqprep.runtime import Metrics as Metrics
+    from seqprep.sources import Source as Source
+    from seqprep.sources import open_source as open_source
+
+_HOMES = {
+    "Config": "seqprep.config",
+    "Loader": "seqprep.runtime",
+    "Metrics": "seqprep.runtime",
+    "SeqprepError": "seqprep.errors",
+    "Source": "seqprep.sources",
+    "Summary": "seqprep.execution",
+    "chunk": "seqprep.execution",
+    "load_config": "seqprep.config",
+    "open_source": "seqprep.sources",
+}
+
+__all__ = [*sorted(_HOMES), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("seqprep")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'seqprep' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

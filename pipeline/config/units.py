@@ -1,0 +1,38 @@
+"""Sizes in bytes as users write them."""
+
+from __future__ import annotations
+
+import re
+
+from seqprep.errors import ConfigError
+
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)}
+_UNITS |= {f"{letter}IB": 1024**power for power, letter in enumerate("KMGT", 1)}
+
+
+def parse_bytes(value: int | str, setting: str) -> int:
+    """Reads a size: 256MB (powers of 1000), 256MiB (powers of 1024), or plain bytes.
+
+    Args:
+        value: a number of bytes, or text.
+        setting: the setting's name, for the message.
+
+    Raises:
+        ConfigError: not a size, or not positive.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
+    unit = _UNITS.get(found[2].upper()) if found else None
+    size = int(float(found[1]) * unit) if found and unit else 0
+    if isinstance(value, bool) or size < 1:
+        raise ConfigError(f"{setting} is {value!r}: give a size of at least one byte, such as 256MB or 1GiB")
+    return size
+
+
+def format_bytes(size: float) -> str:
+    """Writes a size with three digits, in powers of 1000: 1.23 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(size) < 999.5:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"

@@ -1,0 +1,89 @@
+"""Turns nested settings into checked, frozen options; what is wrong is said with its place and the likely cause."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from seqprep.config.document import Document, SettingPath, dotted
+from seqprep.errors import ConfigError
+
+
+class Options(BaseModel):
+    """Base of all groups of settings: frozen, keyword-only, no unknown names, no silent conversions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=True)
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Says what was probably meant: "; did you mean 'size'?", or lists the few known names, or nothing."""
+    names = sorted(set(known))
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known are: {', '.join(names)}" if 0 < len(names) <= 20 else ""
+
+
+def build(model: type[OptionsT], data: Mapping[str, Any], document: Document, at: SettingPath = ()) -> OptionsT:
+    """Checks settings against a model.
+
+    Args:
+        model: the options to make.
+        data: the settings, nested.
+        document: where they came from.
+        at: the path of `data` inside the document.
+
+    Raises:
+        ConfigError: one line per fault: where it stands, the setting, its value, the remedy.
+    """
+    try:
+        return model.model_validate(dict(data))
+    except ValidationError as error:
+        lines = dict.fromkeys(_describe(fault, model, document, at) for fault in error.errors(include_url=False))
+        raise ConfigError("\n".join(lines)) from error
+
+
+def _describe(fault: ErrorDetails, model: type[Options], document: Document, at: SettingPath) -> str:
+    path = at + tuple(part for part in fault["loc"] if part != "")
+    where, name, kind = document.where(path), dotted(path), fault["type"]
+    if kind == "extra_forbidden":
+        known = _field_names(model, fault["loc"][:-1])
+        return f"{where}: {name} is not a setting{suggestion(str(path[-1]), known)}"
+    if kind == "missing":
+        return f"{document.where(path[:-1])}: {name} is missing; set it in the file or with --set {name}=…"
+    if kind == "value_error":
+        return f"{where}: {fault['msg'].removeprefix('Value error, ')}"
+    message = fault["msg"].removeprefix("Input ").replace("should be", "has to be")
+    return f"{where}: {name} is {fault['input']!r}: it {message}"
+
+
+def _field_names(model: Any, loc: tuple[int | str, ...]) -> list[str]:
+    """Names of the settings at a place inside a model; empty where they are the user's own."""
+    for part in loc:
+        if isinstance(model, type) and issubclass(model, Options):
+            if part not in model.model_fields:
+                return []
+            model = model.model_fields[str(part)].annotation
+        else:
+            model = _inner(model, dict)
+        model = _inner(model, None)
+    return list(model.model_fields) if isinstance(model, type) and issubclass(model, Options) else []
+
+
+def _inner(annotation: Any, container: type | None) -> Any:
+    """Steps from dict[str, Model] (or Model | None) to Model."""
+    arguments = getattr(annotation, "__args__", ())
+    if container is not None:
+        return arguments[-1] if arguments else annotation
+    if getattr(annotation, "__origin__", None) is None and arguments:  # a union
+        for argument in arguments:
+            if isinstance(argument, type) and issubclass(argument, Options):
+                return argument
+    return annotation

@@ -1,0 +1,47 @@
+"""Finds input files: a file, a folder, a glob, or a list of these; always in sorted order."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from seqprep.errors import SourceError
+
+
+def find_files(path: str | Sequence[str], suffixes: Iterable[str]) -> list[Path]:
+    """Lists the files that `source.path` means.
+
+    Args:
+        path: a file, a folder (searched with all folders in it), a glob (`**` included), or a list of these.
+        suffixes: endings taken from a folder, such as ".wav"; a file named outright or by a glob may have any.
+
+    Returns:
+        The files, sorted within each part of a list; a file named twice stands once.
+
+    Raises:
+        SourceError: a part is missing, or holds no such file.
+    """
+    endings = tuple(suffix.lower() for suffix in suffixes)
+    found: dict[Path, None] = {}
+    for part in [path] if isinstance(path, str) else path:
+        found |= dict.fromkeys(_expand(part, endings))
+    if not found:
+        raise SourceError("source.path is an empty list; name a file, a folder or a glob")
+    return list(found)
+
+
+def _expand(part: str, endings: tuple[str, ...]) -> list[Path]:
+    root = Path(part)
+    if root.is_file():
+        return [root]
+    if root.is_dir():
+        inside = sorted(file for file in root.rglob("*") if file.suffix.lower() in endings and file.is_file())
+        if not inside:
+            raise SourceError(f"{part}: the folder holds no {' or '.join(endings)} file; check source.path")
+        return inside
+    matches = sorted(Path(match) for match in glob.glob(part, recursive=True) if Path(match).is_file())
+    if not matches:
+        what = "no file matches" if glob.has_magic(part) else "no such file or folder"
+        raise SourceError(f"{part}: {what}; check source.path (relative paths start at the current folder)")
+    return matches
