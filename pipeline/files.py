@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from seqprep.types import UInt8
 
-
-def read_exactly(descriptor: int, buffer: UInt8 | bytearray | memoryview, offset: int) -> int:
+def read_exactly(descriptor: int, buffer: Any, offset: int) -> int:
     """Fills a buffer from a file, from a byte offset on.
+
+    Args:
+        descriptor: of the file.
+        buffer: writable bytes, C-contiguous.
+        offset: in bytes.
 
     Returns:
         The bytes read: fewer than the buffer holds only if the file ends before.

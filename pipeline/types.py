@@ -116,6 +116,18 @@ class Tags(Sequence[str]):
         shift = np.repeat(self.starts[places] - (ends - sizes), sizes)
         return Tags(self.data[np.arange(len(shift)) + shift], ends)
 
+    def strings(self, start: int, stop: int) -> Array:
+        """Gives the tags start, …, stop − 1 as an object array of str; [stop − start]."""
+        ends = self.ends[start:stop].tolist()
+        begin = int(self.ends[start - 1]) if start else 0
+        raw = self.data[begin : ends[-1] if ends else begin].tobytes()
+        found = np.empty(stop - start, object)
+        last = 0
+        for place, end in enumerate(ends):
+            found[place] = raw[last : end - begin].decode("utf-8", "surrogateescape")
+            last = end - begin
+        return found
+
     def hashes(self) -> hashing.UInt64:
         """A 64-bit hash of each tag's bytes, the same on every machine; uint64 [tags]."""
         sizes = self.sizes

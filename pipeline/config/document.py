@@ -44,7 +44,9 @@ class Document:
             section = section[part]
             if not isinstance(section, dict):
                 above = dotted(path[: depth + 1])
-                raise ConfigError(f"{origin}: {above} is {section!r}, not a section, so {dotted(path)} can't be set in it")
+                raise ConfigError(
+                    f"{origin}: {above} is {section!r}, not a section, so {dotted(path)} can't be set in it"
+                )
         section[path[-1]] = value
         self.origins = {known: place for known, place in self.origins.items() if known[: len(path)] != path}
         self.origins[path] = origin
@@ -87,7 +89,9 @@ def parse_document(text: str, name: str = "settings") -> Document:
         if node is None:
             return document
         if not isinstance(node, yaml.MappingNode):
-            raise ConfigError(f"{name}:{node.start_mark.line + 1}: settings have to be a mapping, such as 'chunk: {{size: 50}}'")
+            raise ConfigError(
+                f"{name}:{node.start_mark.line + 1}: settings have to be a mapping, such as 'chunk: {{size: 50}}'"
+            )
         _note_lines(node, (), document)
         document.data = loader.construct_document(node)
     except yaml.YAMLError as error:
@@ -139,4 +143,6 @@ def parse_assignment(text: str) -> tuple[SettingPath, Any]:
     try:
         return parts, yaml.safe_load(value)
     except yaml.YAMLError as error:
-        raise ConfigError(f"--set {text}: the value isn't valid YAML; quote it if it holds special characters") from error
+        raise ConfigError(
+            f"--set {text}: the value isn't valid YAML; quote it if it holds special characters"
+        ) from error

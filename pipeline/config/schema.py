@@ -48,7 +48,7 @@ class ChunkConfig(Options):
     """Frames of a chunk; null keeps sequences whole."""
     step: PositiveFrames | None = None
     """Frames from one chunk's start to the next; null is the size (no overlap)."""
-    min_size: Frames = {"": 0}
+    min_size: Frames = Field(default={"": 0})
     """No chunk but the first starts where this many frames or fewer are left."""
     tail: Literal["keep"] = "keep"
     """What becomes of the short chunks at a sequence's end."""
@@ -56,7 +56,9 @@ class ChunkConfig(Options):
     @model_validator(mode="after")
     def _whole(self) -> ChunkConfig:
         if self.size is None and self.step is not None:
-            raise ValueError(f"chunk.step is set but chunk.size is null: whole sequences have no step; set both or none")
+            raise ValueError(
+                "chunk.step is set but chunk.size is null: whole sequences have no step; set both or none"
+            )
         return self
 
 
@@ -80,7 +82,9 @@ class BatchConfig(Options):
     @model_validator(mode="after")
     def _budget(self) -> BatchConfig:
         if self.max_frames is None and self.max_sequences is None:
-            raise ValueError("batch has no budget; set batch.max_frames (--max-frames), batch.max_sequences (--max-sequences) or both")
+            raise ValueError(
+                "batch has no budget; set batch.max_frames (--max-frames), batch.max_sequences (--max-sequences) or both"
+            )
         return self
 
 
@@ -105,7 +109,11 @@ def _per_key_context(value: Any) -> Any:
     """Brings {left, right, pad} for the input key and {key: {left, …}} to one form, the input key under ""."""
     if isinstance(value, int) and not isinstance(value, bool):
         return {"": {"left": value, "right": value}}
-    if isinstance(value, Mapping) and (set(value) - {""}) and not all(isinstance(inner, Mapping) for inner in value.values()):
+    if (
+        isinstance(value, Mapping)
+        and (set(value) - {""})
+        and not all(isinstance(inner, Mapping) for inner in value.values())
+    ):
         return {"": dict(value)}
     return {} if value is None else value
 
@@ -114,9 +122,9 @@ class Config(Options):
     """One run of `seqprep chunk`, whole."""
 
     source: dict[str, Any]
-    keys: dict[str, KeyConfig] = {}
+    keys: dict[str, KeyConfig] = Field(default={})
     chunk: ChunkConfig = ChunkConfig()
-    context: Annotated[dict[str, ContextConfig], BeforeValidator(_per_key_context)] = {}
+    context: Annotated[dict[str, ContextConfig], BeforeValidator(_per_key_context)] = Field(default={})
     batch: BatchConfig
     order: OrderConfig = OrderConfig()
     output: OutputConfig
@@ -165,5 +173,7 @@ def load_config(settings: Document | Mapping[str, Any] | str | Path) -> Config:
     config._document = document
     inputs = [name for name, key in config.keys.items() if key.input]
     if len(inputs) > 1:
-        raise ConfigError(f"{document.where(('keys', inputs[1], 'input'))}: keys {' and '.join(inputs)} are both marked input; mark one")
+        raise ConfigError(
+            f"{document.where(('keys', inputs[1], 'input'))}: keys {' and '.join(inputs)} are both marked input; mark one"
+        )
     return config

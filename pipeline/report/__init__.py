@@ -1,1 +1,1 @@
-"""."""
+"""Reports: what a dataset holds, how fast it is read."""

@@ -1,1 +1,6 @@
-"""."""
+"""What runs beside training: reading threads, the loader, staging, one adapter per framework."""
+
+from seqprep.runtime.loader import Loader, Metrics
+from seqprep.runtime.ranges import Batch
+
+__all__ = ["Batch", "Loader", "Metrics"]

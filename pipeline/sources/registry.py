@@ -66,5 +66,7 @@ def find_reader(name: str, document: Document) -> SourceClass:
     try:
         reader: SourceClass = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
-        raise DependencyError(f"source.type {name}: {error}; pip install 'seqprep[{name}]' brings what it needs") from error
+        raise DependencyError(
+            f"source.type {name}: {error}; pip install 'seqprep[{name}]' brings what it needs"
+        ) from error
     return reader

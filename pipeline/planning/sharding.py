@@ -1,0 +1,100 @@
+"""Cuts the ordered sequences into shards, by the bytes of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqprep.planning.chunking import core_frames, cut, row_frames
+from seqprep.planning.rules import Rules
+from seqprep.types import Int64
+
+
+@dataclass(frozen=True)
+class ShardCuts:
+    """Shards as stretches of the ordered sequences; a long sequence may be split at a chunk.
+
+    Shard i goes from chunk `chunk[i]` of the sequence at `place[i]` up to the same of i + 1.
+    """
+
+    place: Int64
+    """int64 [shards + 1]: place in the order."""
+    chunk: Int64
+    """int64 [shards + 1]: number of the chunk in that sequence; 0 at a sequence's start."""
+
+    def __len__(self) -> int:
+        return len(self.place) - 1
+
+
+def sequence_bytes(lengths: Mapping[str, Int64], counts: Int64, rules: Rules) -> Int64:
+    """Bytes of each sequence's rows, context included and padding not, in closed form.
+
+    Args:
+        lengths: for each key with time, int64 [sequences].
+        counts: int64 [sequences]: chunks of each.
+
+    Returns:
+        int64 [sequences].
+    """
+    total = counts * rules.row_bytes
+    for rule in rules.keys:
+        frames = lengths[rule.name]
+        context = np.where(frames > 0, counts, 0) * (rule.left_frames + rule.right_frames)
+        total = total + (core_frames(frames, counts, rule.chunk) + context) * rule.frame_bytes
+    return total
+
+
+def chunk_bytes(sequence: Int64, number: Int64, lengths: Mapping[str, Int64], rules: Rules) -> Int64:
+    """Bytes of single chunks' rows, context included and padding not.
+
+    Args:
+        sequence: int64 [chunks]: place of the chunk's sequence in the source.
+        number: int64 [chunks]: number of the chunk in its sequence.
+        lengths: for each key with time, int64 [sequences].
+
+    Returns:
+        int64 [chunks].
+    """
+    total = np.full(len(number), rules.row_bytes, np.int64)
+    for rule in rules.keys:
+        total += row_frames(cut(lengths[rule.name][sequence], number, rule.chunk).size, rule) * rule.frame_bytes
+    return total
+
+
+def cut_shards(order: Int64, counts: Int64, lengths: Mapping[str, Int64], rules: Rules) -> ShardCuts:
+    """Closes a shard before the sequence that would take it past its size.
+
+    A sequence larger than a shard starts one, and is split at chunk boundaries; the shard of its last part goes on
+    with the sequences behind it.
+
+    Args:
+        order: int64 [n]: the sequences' places in the source.
+        counts: int64 [sequences]: chunks of each, in the source's order.
+        lengths: for each key with time, int64 [sequences].
+    """
+    sizes = sequence_bytes(lengths, counts, rules)[order]
+    large = (sizes > rules.shard_bytes) & (counts[order] > 1)
+    # Pieces that stay together: sequences, and of the large ones their chunks.
+    parts = np.where(large, counts[order], 1)
+    place = np.repeat(np.arange(len(order)), parts)
+    number = np.arange(len(place)) - np.repeat(np.cumsum(parts) - parts, parts)
+    of_large = large[place]
+    sizes = sizes[place]
+    sizes[of_large] = chunk_bytes(order[place[of_large]], number[of_large], lengths, rules)
+
+    starts = _greedy_starts(np.cumsum(sizes), rules.shard_bytes, forced=np.flatnonzero(of_large & (number == 0)))
+    return ShardCuts(np.append(place[starts], len(order)), np.append(number[starts], 0))
+
+
+def _greedy_starts(ends: Int64, limit: int, forced: Int64) -> Int64:
+    """Where shards begin among pieces whose sizes, summed up, are `ends`; `forced` pieces begin one whatever fits."""
+    starts, begin = [], 0
+    while begin < len(ends):
+        starts.append(begin)
+        before = int(ends[begin - 1]) if begin else 0
+        fit = max(int(np.searchsorted(ends, before + limit, side="right")), begin + 1)
+        ahead = int(np.searchsorted(forced, begin, side="right"))
+        begin = min(fit, int(forced[ahead])) if ahead < len(forced) else fit
+    return np.array(starts, np.int64)

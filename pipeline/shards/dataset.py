@@ -1,0 +1,72 @@
+"""A finished dataset, opened for reading: its index, and the sidecars of its shards as they are needed."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from seqprep.errors import CorruptError, DatasetError
+from seqprep.shards.index import Index, read_index
+from seqprep.shards.sidecar import Sidecar, read_sidecar
+from seqprep.types import Int64
+
+
+class Dataset:
+    """A folder of shards. Safe to use from several threads; picklable.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        DatasetError: it is no dataset (UnfinishedError: not a finished one), or a shard is missing.
+        CorruptError: a shard's size isn't what the index says.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.index: Index = read_index(self.path)
+        self._sidecars: dict[int, Sidecar] = {}
+        self._lock = threading.Lock()
+        for shard in self.index.shards:
+            self._check_size(shard.name, shard.bytes)
+
+    def _check_size(self, name: str, expected: int) -> None:
+        try:
+            size = (self.path / name).stat().st_size
+        except OSError as error:
+            raise DatasetError(f"{self.path / name}: the shard can't be opened: {error.strerror}; make the dataset again") from error
+        if size != expected:
+            raise CorruptError(
+                f"{self.path / name}: the shard has {size} bytes where the index says {expected} "
+                f"({'cut off' if size < expected else 'replaced or appended to'}?); make the dataset again"
+            )
+
+    def __getstate__(self) -> Path:
+        return self.path
+
+    def __setstate__(self, path: Path) -> None:
+        self.__init__(path)  # type: ignore[misc]
+
+    def batches_before(self) -> Int64:
+        """Batches of all earlier shards together; int64 [shards + 1]."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum([shard.batches for shard in self.index.shards], dtype=np.int64)])
+
+    def shard_path(self, shard: int) -> Path:
+        """Path of a shard's file."""
+        return self.path / self.index.shards[shard].name
+
+    def sidecar(self, shard: int) -> Sidecar:
+        """The sidecar of a shard, read once.
+
+        Raises:
+            DatasetError: it is missing.
+            CorruptError: it is damaged.
+        """
+        sidecar = self._sidecars.get(shard)
+        if sidecar is None:
+            sidecar = read_sidecar(self.shard_path(shard), self.index.shards[shard].sidecar_crc32c)
+            with self._lock:
+                sidecar = self._sidecars.setdefault(shard, sidecar)
+        return sidecar

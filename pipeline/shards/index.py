@@ -1,0 +1,131 @@
+"""index.json: what a dataset is. Written last, so that a folder without it is unfinished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from seqprep.errors import CorruptError, DatasetError, UnfinishedError
+from seqprep.shards.checksum import checksum
+from seqprep.shards.storage import Storage
+from seqprep.shards.table import describe_keys, parse_keys
+from seqprep.shards.writing import ShardRecord
+from seqprep.types import KeySpec
+
+INDEX_NAME = "index.json"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """The content of index.json."""
+
+    format: str
+    """hdf5 or tfrecord."""
+    fingerprint: str
+    """Of the run: its configuration and its source together."""
+    configuration: Mapping[str, Any]
+    """Every setting that decides what the shards hold."""
+    source: Mapping[str, str]
+    """The source's fingerprint, part by part."""
+    keys: Mapping[str, KeySpec]
+    """Stored keys, the input key first."""
+    sequences: int
+    shards: tuple[ShardRecord, ...]
+
+    @property
+    def batches(self) -> int:
+        """Batches of all shards."""
+        return sum(shard.batches for shard in self.shards)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all shards."""
+        return sum(shard.rows for shard in self.shards)
+
+    @property
+    def frames(self) -> int:
+        """Valid frames of the input key in all shards, context included."""
+        return sum(shard.frames for shard in self.shards)
+
+    @property
+    def shard_bytes(self) -> int:
+        """Bytes of all shards, without sidecars."""
+        return sum(shard.bytes for shard in self.shards)
+
+    def encode(self) -> bytes:
+        """Gives the file's bytes; the last entry is the CRC32C of all others."""
+        content = {
+            "seqprep": VERSION,
+            "format": self.format,
+            "fingerprint": self.fingerprint,
+            "configuration": self.configuration,
+            "source": dict(self.source),
+            "keys": describe_keys(self.keys),
+            "statistics": {
+                "sequences": self.sequences,
+                "batches": self.batches,
+                "rows": self.rows,
+                "frames": self.frames,
+                "bytes": self.shard_bytes,
+            },
+            "shards": [asdict(shard) for shard in self.shards],
+        }
+        return json.dumps(content | {"crc32c": _content_crc(content)}, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def _content_crc(content: Mapping[str, Any]) -> int:
+    return checksum(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
+
+
+def write_index(folder: Path, index: Index, storage: Storage) -> None:
+    """Writes the index, which makes the folder a dataset.
+
+    Raises:
+        OutputError: it can't be written.
+    """
+    storage.write_file(folder / INDEX_NAME, index.encode())
+
+
+def read_index(folder: Path) -> Index:
+    """Reads the index of a dataset.
+
+    Raises:
+        DatasetError: there is no such folder, or its index is of a newer version.
+        UnfinishedError: the folder has no index.
+        CorruptError: the index is damaged.
+    """
+    path = folder / INDEX_NAME
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError as error:
+        if not folder.exists():
+            raise DatasetError(f"{folder}: no such folder; check the path, or make the dataset with seqprep chunk") from error
+        raise UnfinishedError(
+            f"{folder}: holds no {INDEX_NAME}, so it is no finished dataset; run the same seqprep chunk again to finish it"
+        ) from error
+    except NotADirectoryError as error:
+        raise DatasetError(f"{folder}: is a file; give the folder that seqprep chunk wrote") from error
+    except OSError as error:
+        raise DatasetError(f"{path}: can't be read: {error.strerror}") from error
+    try:
+        content = json.loads(text)
+        version = content["seqprep"]
+        if isinstance(version, int) and version > VERSION:
+            raise DatasetError(f"{path}: version {version} is newer than this seqprep reads ({VERSION}); update seqprep")
+        if content.pop("crc32c") != _content_crc(content):
+            raise ValueError("its checksum differs")
+        return Index(
+            format=content["format"],
+            fingerprint=content["fingerprint"],
+            configuration=content["configuration"],
+            source=content["source"],
+            keys=parse_keys(content["keys"]),
+            sequences=content["statistics"]["sequences"],
+            shards=tuple(ShardRecord(**shard) for shard in content["shards"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptError(f"{path}: the index is damaged ({error}); make the dataset again") from error

@@ -1,0 +1,142 @@
+"""TFRecord shards: one `tf.train.Example` per batch, each array a serialized TensorProto, without TensorFlow.
+
+The few protobuf messages are framed here by hand, so that arrays go to disk without being copied. Field numbers are
+those of tensorflow/core/example/{example,feature}.proto and tensorflow/core/framework/{tensor,tensor_shape}.proto; the
+record format is that of tensorflow/core/lib/io/record_writer.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqprep.errors import OutputError
+from seqprep.shards.checksum import checksum, masked
+from seqprep.shards.storage import Storage, partial_path
+from seqprep.shards.table import ShardTable
+from seqprep.types import Array, Int64, UInt32
+
+SUFFIX = ".tfrecord"
+MAX_RECORD_BYTES = (1 << 31) - 1
+"""Protobuf's bound on one message."""
+
+# Numbers of tensorflow/core/framework/types.proto.
+TENSOR_DTYPES = {
+    "float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "int64": 9, "bool": 10,
+    "uint16": 17, "float16": 19, "uint32": 22, "uint64": 23,
+}  # fmt: skip
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _delimited(field: int, size: int) -> bytes:
+    """The head of a length-delimited field (a message, a string, bytes)."""
+    return _varint(field << 3 | 2) + _varint(size)
+
+
+def tensor_head(name: str, dtype: str, shape: tuple[int, ...], size: int) -> bytes:
+    """Everything of a feature that stands in front of its array's bytes.
+
+    Args:
+        name: of the feature.
+        dtype: of the array.
+        shape: of the array.
+        size: bytes of the array.
+    """
+    dims = b"".join(_delimited(2, len(dim)) + dim for dim in (b"\x08" + _varint(extent) for extent in shape))
+    tensor = b"\x08" + _varint(TENSOR_DTYPES[dtype]) + _delimited(2, len(dims)) + dims + _delimited(4, size)
+    return _feature_head(name, _delimited(1, len(tensor) + size) + tensor, size)
+
+
+def bytes_feature(name: str, values: list[bytes]) -> bytes:
+    """A whole feature that is a list of byte strings."""
+    return _feature_head(name, b"".join(_delimited(1, len(value)) + value for value in values), 0)
+
+
+def _feature_head(name: str, head: bytes, size: int) -> bytes:
+    """Wraps a bytes_list (`head`, then `size` bytes that follow) as Features.feature[name]."""
+    encoded = name.encode()
+    head = _delimited(1, len(head) + size) + head  # Feature.bytes_list
+    head = _delimited(1, len(encoded)) + encoded + _delimited(2, len(head) + size) + head  # the map's entry
+    return _delimited(1, len(head) + size) + head  # Features.feature
+
+
+class TfRecordWriter:
+    """Writes one shard, batch by batch in order, under its partial name.
+
+    Args:
+        path: the shard's final path.
+        table: what it will hold.
+        storage: the file layer.
+
+    Raises:
+        OutputError: the file can't be written.
+    """
+
+    def __init__(self, path: Path, table: ShardTable, storage: Storage) -> None:
+        self.partial = partial_path(path)
+        self._table, self._storage = table, storage
+        self._position = 0
+        batches = len(table.batch_rows)
+        self.offsets: dict[str, Int64] = {key: np.zeros(batches, np.int64) for key in table.keys}
+        self.crcs: dict[str, UInt32] = {key: np.zeros(batches, np.uint32) for key in table.keys}
+        self.descriptor = storage.open(self.partial)
+
+    def write(self, batch: int, arrays: Mapping[str, Array]) -> None:
+        """Writes one batch; batches come in order.
+
+        Args:
+            batch: its number in the shard.
+            arrays: for each key, its C-contiguous array.
+
+        Raises:
+            OutputError: the file can't be written, or the batch is larger than a record can be.
+        """
+        parts: list[Any] = [self._fields(batch)]
+        size, placed = len(parts[0]), {}
+        for key, array in arrays.items():
+            flat = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
+            head = tensor_head(key, self._table.keys[key].dtype, array.shape, len(flat))
+            placed[key] = size + len(head)
+            self.crcs[key][batch] = checksum(flat)
+            parts += [head, flat]
+            size += len(head) + len(flat)
+        features = _delimited(1, size)  # Example.features
+        length = len(features) + size
+        if length > MAX_RECORD_BYTES:
+            raise OutputError(
+                f"{self.partial}: batch {batch} has {length} bytes, more than a TFRecord can hold ({MAX_RECORD_BYTES}); "
+                "lower batch.max_frames or batch.max_sequences, or use output.format hdf5"
+            )
+        count = length.to_bytes(8, "little")
+        parts = [count, masked(checksum(count)).to_bytes(4, "little"), features, *parts]
+        crc = 0
+        for part in parts[2:]:
+            crc = checksum(part, crc)
+        parts.append(masked(crc).to_bytes(4, "little"))
+        for key, place in placed.items():
+            self.offsets[key][batch] = self._position + 12 + len(features) + place
+        self._position += self._storage.write(self.descriptor, parts, self._position, self.partial)
+
+    def _fields(self, batch: int) -> bytes:
+        """The features that are small: fields of the rows, and tags."""
+        table = self._table
+        rows = slice(int(table.bounds[batch]), int(table.bounds[batch + 1]))
+        parts = []
+        for name, values in table.fields.items():
+            data = np.ascontiguousarray(values[rows], values.dtype.newbyteorder("<")).tobytes()
+            parts += [tensor_head(name, values.dtype.name, values[rows].shape, len(data)), data]
+        tags = table.tags.take(np.arange(rows.start, rows.stop))
+        raw = tags.data.tobytes()
+        values_of = [raw[start:end] for start, end in zip(tags.starts.tolist(), tags.ends.tolist(), strict=True)]
+        return b"".join([*parts, bytes_feature("seq_tag", values_of)])

@@ -1,0 +1,120 @@
+"""Writes whole shards: format, sidecar, and the steps that make them safe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from seqprep.files import read_exactly
+from seqprep.shards.checksum import checksum
+from seqprep.shards.hdf5 import SUFFIX as HDF5_SUFFIX
+from seqprep.shards.hdf5 import Hdf5Writer
+from seqprep.shards.sidecar import Regions, Sidecar, gaps, sidecar_path
+from seqprep.shards.storage import Storage
+from seqprep.shards.table import ShardTable
+from seqprep.shards.tfrecord import SUFFIX as TFRECORD_SUFFIX
+from seqprep.shards.tfrecord import TfRecordWriter
+from seqprep.types import Array, Int64, UInt32
+
+
+class ShardWriter(Protocol):
+    """Writes the arrays of one shard's batches, in order, into its partial file."""
+
+    partial: Path
+    descriptor: int
+    offsets: dict[str, Int64]
+    crcs: dict[str, UInt32]
+
+    def __init__(self, path: Path, table: ShardTable, storage: Storage) -> None: ...
+
+    def write(self, batch: int, arrays: Mapping[str, Array]) -> None:
+        """Writes one batch."""
+
+
+WRITERS: Mapping[str, type[ShardWriter]] = {"hdf5": Hdf5Writer, "tfrecord": TfRecordWriter}
+SUFFIXES = {"hdf5": HDF5_SUFFIX, "tfrecord": TFRECORD_SUFFIX}
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """What the index says of one shard."""
+
+    name: str
+    bytes: int
+    batches: int
+    rows: int
+    frames: int
+    """Valid frames of the input key, context included."""
+    sidecar_crc32c: int
+
+
+def shard_name(number: int, count: int, format: str) -> str:
+    """shard-00000-of-00128.h5 and its like."""
+    return f"shard-{number:05d}-of-{count:05d}{SUFFIXES[format]}"
+
+
+def write_shard(
+    path: Path,
+    format: str,
+    table: ShardTable,
+    batches: Iterable[Mapping[str, Array]],
+    fingerprint: str,
+    storage: Storage,
+) -> ShardRecord:
+    """Writes one shard and its sidecar; each appears under its name only when it is whole and safe on disk.
+
+    Args:
+        path: the shard's path.
+        format: hdf5 or tfrecord.
+        table: what it holds.
+        batches: for each batch of the table in order, its arrays; one may be reused for the next.
+        fingerprint: of the run.
+        storage: the file layer.
+
+    Raises:
+        OutputError: it can't be written; nothing but finished files is left.
+    """
+    writer = WRITERS[format](path, table, storage)
+    try:
+        for number, arrays in enumerate(batches):
+            writer.write(number, arrays)
+        sidecar = _sidecar_of(writer, format, table, fingerprint)
+        storage.commit(writer.descriptor, writer.partial, path)
+    except BaseException:
+        storage.discard(writer.descriptor, writer.partial)
+        raise
+    encoded = sidecar.encode()
+    storage.write_file(sidecar_path(path), encoded)
+    return record_of(path.name, sidecar, int.from_bytes(encoded[-4:], "little"))
+
+
+def record_of(name: str, sidecar: Sidecar, sidecar_crc32c: int) -> ShardRecord:
+    """What the index will say of a finished shard."""
+    table = sidecar.table
+    first = next(name for name, spec in table.keys.items() if spec.has_time)
+    return ShardRecord(
+        name=name,
+        bytes=sidecar.file_bytes,
+        batches=len(table.batch_rows),
+        rows=int(table.batch_rows.sum()),
+        frames=int(table.fields[f"{first}/size0"].sum()),
+        sidecar_crc32c=sidecar_crc32c,
+    )
+
+
+def _sidecar_of(writer: ShardWriter, format: str, table: ShardTable, fingerprint: str) -> Sidecar:
+    """Describes a written file; what lies between the arrays is read back for its checksums."""
+    file_bytes = os.fstat(writer.descriptor).st_size
+    offset, size = gaps(writer.offsets, {key: table.array_bytes(key) for key in table.keys}, file_bytes)
+    crcs = []
+    for start, length in zip(offset.tolist(), size.tolist(), strict=True):
+        buffer = bytearray(length)
+        read_exactly(writer.descriptor, buffer, start)
+        crcs.append(checksum(buffer))
+    regions = Regions(offset, size, np.array(crcs, np.uint32))
+    return Sidecar(format, file_bytes, fingerprint, table, writer.offsets, writer.crcs, regions)
