@@ -22,9 +22,9 @@ def read_exactly(descriptor: int, buffer: Any, offset: int) -> int:
     Returns:
         The bytes read: fewer than the buffer holds only if the file ends before.
     """
-    view = memoryview(buffer)
-    done = os.preadv(descriptor, [view], offset)
-    while 0 < done < len(view):
+    done = os.preadv(descriptor, [buffer], offset)
+    while 0 < done < len(buffer):  # a short read: what is left, if the file doesn't end
+        view = memoryview(buffer)
         more = os.preadv(descriptor, [view[done:]], offset + done)
         if more == 0:
             break
@@ -59,15 +59,20 @@ class DescriptorCache:
         Raises:
             OSError: the file can't be opened.
         """
-        if self._process != os.getpid():
-            self._reset()  # the parent's descriptors stay the parent's
-        descriptor = self._acquire(path)
+        descriptor = self.acquire(path)
         try:
             yield descriptor
         finally:
-            self._release(path)
+            self.release(path)
 
-    def _acquire(self, path: Path) -> int:
+    def acquire(self, path: Path) -> int:
+        """Lends a descriptor of the file until `release`; cheaper than `open` by some microseconds.
+
+        Raises:
+            OSError: the file can't be opened.
+        """
+        if self._process != os.getpid():
+            self._reset()  # the parent's descriptors stay the parent's
         with self._lock:
             descriptor, users = self._busy.get(path, (-1, 0))
             if not users:
@@ -77,7 +82,8 @@ class DescriptorCache:
             self._busy[path] = (descriptor, users + 1)
             return descriptor
 
-    def _release(self, path: Path) -> None:
+    def release(self, path: Path) -> None:
+        """Gives back what `acquire` lent."""
         with self._lock:
             descriptor, users = self._busy.pop(path)
             if users > 1:

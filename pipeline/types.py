@@ -116,17 +116,25 @@ class Tags(Sequence[str]):
         shift = np.repeat(self.starts[places] - (ends - sizes), sizes)
         return Tags(self.data[np.arange(len(shift)) + shift], ends)
 
-    def strings(self, start: int, stop: int) -> Array:
-        """Gives the tags start, …, stop − 1 as an object array of str; [stop − start]."""
-        ends = self.ends[start:stop].tolist()
-        begin = int(self.ends[start - 1]) if start else 0
-        raw = self.data[begin : ends[-1] if ends else begin].tobytes()
-        found = np.empty(stop - start, object)
-        last = 0
-        for place, end in enumerate(ends):
-            found[place] = raw[last : end - begin].decode("utf-8", "surrogateescape")
-            last = end - begin
-        return found
+    def between(self, start: int, stop: int) -> Tags:
+        """Gives the tags start, …, stop − 1, without copying them."""
+        begin = self.ends[start - 1] if start else 0
+        return Tags(self.data[begin : self.ends[stop - 1] if stop else 0], self.ends[start:stop] - begin)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """As of an array: one axis."""
+        return (len(self.ends),)
+
+    @property
+    def dtype(self) -> np.dtype[np.object_]:
+        """As of an array of str."""
+        return np.dtype(object)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        strings = np.empty(len(self), object)
+        strings[:] = list(self)
+        return strings if dtype is None else strings.astype(dtype)
 
     def hashes(self) -> hashing.UInt64:
         """A 64-bit hash of each tag's bytes, the same on every machine; uint64 [tags]."""

@@ -83,7 +83,9 @@ class Loader:
         self._prefetch, self._threads, self._verify = prefetch, threads, verify
         self._counters = Counters()
         self._pool, self._pool_process = Pool(prefetch + _IN_HAND), os.getpid()
-        self._epoch = self._begin = self._handed_out = 0
+        self._epoch = self._begin = 0  # where the next iteration starts
+        self._started = self._epoch, self._begin  # where the current one did
+        self._handed_out = 0
         self._work: Work | None = None  # not the iterator: an abandoned one has to be collected
         self._closed = False
 
@@ -115,7 +117,7 @@ class Loader:
         self._end_iteration()
         if self._pool_process != os.getpid():  # a forked child: the parent's queue may be locked for good
             self._pool, self._pool_process = Pool(self._prefetch + _IN_HAND), os.getpid()
-        self._handed_out = 0
+        self._started, self._handed_out = (self._epoch, self._begin), 0
         verify = self._verify == "always" or (self._verify == "first" and self._epoch == 0)
         reader = self._reader
 
@@ -138,8 +140,7 @@ class Loader:
         self._handed_out += 1
 
     def _finish_epoch(self) -> None:
-        self._epoch += 1
-        self._begin = self._handed_out = 0
+        self._epoch, self._begin = self._started[0] + 1, 0
 
     def batch(self, number: int) -> Batch:
         """Reads any batch, by its number in the dataset (whatever the shuffle and rank).
@@ -162,7 +163,30 @@ class Loader:
         Returns:
             `epoch`, `position` in the global order, and what it belongs to: `fingerprint`, `seed`, `shuffle`.
         """
-        return self._state(self._epoch, self._begin + self._handed_out * self._order.world_size)
+        if self._epoch != self._started[0]:  # the iteration has ended
+            return self._state(self._epoch, self._begin)
+        return self.state_at(self._handed_out)
+
+    def state_at(self, consumed: int) -> dict[str, Any]:
+        """The position behind `consumed` batches of the current iteration, whatever was read ahead of them; in O(1).
+
+        For pipelines that pull batches ahead of who consumes them. The current iteration is the one begun last, also
+        when it has ended; a loaded state begins one, too. All of an epoch's batches give the start of the next.
+
+        Args:
+            consumed: how many, from 0 up to the batches of the iteration.
+
+        Raises:
+            ConfigError: the iteration has fewer batches.
+        """
+        epoch, begin = self._started
+        steps = self._order.steps(begin)
+        if not 0 <= consumed <= steps:
+            raise ConfigError(f"consumed is {consumed}: this iteration has {steps} batches, so it lies in [0, {steps}]")
+        position = begin + consumed * self._order.world_size
+        if consumed and self._order.ended(position):
+            return self._state(epoch + 1, 0)
+        return self._state(epoch, position)
 
     def _state(self, epoch: int, position: int) -> dict[str, Any]:
         return {
@@ -193,7 +217,8 @@ class Loader:
                     "  open the loader as it was when the state was saved, or start afresh"
                 )
         self._end_iteration()
-        self._epoch, self._begin, self._handed_out = int(state["epoch"]), int(state["position"]), 0
+        self._epoch, self._begin = int(state["epoch"]), int(state["position"])
+        self._started, self._handed_out = (self._epoch, self._begin), 0
 
     # -- ends --
 

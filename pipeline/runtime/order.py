@@ -39,6 +39,11 @@ class GlobalOrder:
             return left // self.world_size
         return -(-max(left - self.rank, 0) // self.world_size)
 
+    def ended(self, begin: int) -> bool:
+        """Says whether no rank gets a batch of an epoch from a global position on."""
+        left = self.batches - begin
+        return left < self.world_size if self.even == "drop" else left <= 0
+
     def of_epoch(self, epoch: int, begin: int) -> Int64:
         """Numbers of the batches that this rank gets in an epoch, from a global position on.
 

@@ -14,10 +14,10 @@ from seqprep.errors import ConfigError, CorruptError, DatasetError
 from seqprep.files import DescriptorCache, read_exactly
 from seqprep.runtime.pool import Lease, aligned
 from seqprep.shards import Dataset, Sidecar, checksum
-from seqprep.types import Array, Int64
+from seqprep.types import Array, Int64, UInt8
 
-Batch = dict[str, Array]
-"""Name to array, batch first; docs/format.md lists the names."""
+Batch = dict[str, Any]
+"""Name to array, batch first; `seq_tag` to `Tags`. docs/format.md lists the names."""
 
 LeaseOf = Callable[[int], Lease]
 """Gives memory of a number of bytes."""
@@ -39,7 +39,6 @@ class _Field(NamedTuple):
     """One field of a shard's rows."""
 
     name: str
-    values: Array
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     row_bytes: int
@@ -48,7 +47,7 @@ class _Field(NamedTuple):
 class _Shard:
     """A shard's tables, made ready for the reading loop."""
 
-    __slots__ = ("bounds", "columns", "fields", "frames", "path", "tags")
+    __slots__ = ("blocks", "bounds", "columns", "fields", "frames", "path", "tags")
 
     def __init__(self, path: Path, sidecar: Sidecar, keys: Sequence[str]) -> None:
         table = sidecar.table
@@ -66,14 +65,39 @@ class _Shard:
             )
             for name in keys
         ]
+        fields = {
+            name: values for name, values in table.fields.items() if "/" not in name or name.split("/")[0] in keys
+        }
         self.fields = [
-            _Field(name, values, values.dtype, values.shape[1:], values[:1].nbytes)
-            for name, values in table.fields.items()
-            if "/" not in name or name.split("/")[0] in keys
+            _Field(name, values.dtype, values.shape[1:], values[:1].nbytes) for name, values in fields.items()
         ]
-        counted = next((f"{name}/size0" for name in keys if f"{name}/size0" in table.fields), None)
-        sizes = table.fields[counted] if counted else np.zeros(self.bounds[-1], np.int32)
+        self.blocks = _field_blocks(list(fields.values()), table.batch_rows)
+        counted = next((f"{name}/size0" for name in keys if f"{name}/size0" in fields), None)
+        sizes = fields[counted] if counted else np.zeros(self.bounds[-1], np.int32)
         self.frames: list[int] = np.add.reduceat(sizes, table.bounds[:-1], dtype=np.int64).tolist()
+
+
+def _field_blocks(fields: Sequence[Array], batch_rows: Int64) -> tuple[UInt8, list[int]]:
+    """Lays the fields of each batch side by side, each aligned, so that one copy brings all of them into a buffer.
+
+    Args:
+        fields: each [rows, …].
+        batch_rows: int64 [batches].
+
+    Returns:
+        The bytes, and where each batch's block begins in them; [batches + 1].
+    """
+    rows = [values.reshape(len(values), -1).view(np.uint8) for values in fields]
+    sizes = [aligned(batch_rows * values.shape[1]) for values in rows]
+    bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(sum(sizes), dtype=np.int64)])
+    blocks = np.zeros(bounds[-1], np.uint8)
+    place = bounds[:-1].copy()
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(batch_rows)])[:-1]
+    for values, size in zip(rows, sizes, strict=True):
+        flat, width = values.reshape(-1), values.shape[1]
+        blocks[np.arange(len(flat)) + np.repeat(place - first * width, batch_rows * width)] = flat
+        place += size
+    return blocks, bounds.tolist()
 
 
 class ReadBatch(NamedTuple):
@@ -141,40 +165,46 @@ class BatchReader:
         within = batch - int(self._before[number])
         begin, end = shard.bounds[within], shard.bounds[within + 1]
         rows = end - begin
-        total = sum([aligned(column.size[within]) for column in shard.columns])
-        lease = lease_of(total + sum([aligned(field.row_bytes * rows) for field in shard.fields]))
-        arrays, place, read = {}, 0, 0
+        blocks, block_bounds = shard.blocks
+        block = blocks[block_bounds[within] : block_bounds[within + 1]]
+        arrays_bytes = sum([aligned(column.size[within]) for column in shard.columns])
+        lease = lease_of(arrays_bytes + len(block))
+        arrays: Batch = {}
+        place = self._read_arrays(shard, within, lease, arrays, verify)
+        lease[place:] = block
+        for name, dtype, shape, row_bytes in shard.fields:
+            arrays[name] = np.ndarray((rows, *shape), dtype, lease, place)
+            place += aligned(row_bytes * rows)
+        arrays["seq_tag"] = shard.tags.between(begin, end)
+        return ReadBatch(arrays, rows, shard.frames[within], arrays_bytes)
+
+    def _read_arrays(self, shard: _Shard, batch: int, lease: Lease, arrays: Batch, verify: bool) -> int:
+        """Reads the keys' arrays to the front of the lease; gives the bytes that they take up."""
+        rows = shard.bounds[batch + 1] - shard.bounds[batch]
+        memory, place = memoryview(lease), 0
         try:
-            with self._descriptors.open(shard.path) as descriptor:
+            descriptor = self._descriptors.acquire(shard.path)
+            try:
                 for column in shard.columns:
-                    size = column.size[within]
-                    target = lease[place : place + size]
-                    if size and read_exactly(descriptor, target, column.offset[within]) < size:
+                    size = column.size[batch]
+                    target = memory[place : place + size]
+                    if size and read_exactly(descriptor, target, column.offset[batch]) < size:
+                        raise CorruptError(_place(shard, batch, column) + ": the shard ends before them; make it again")
+                    if verify and checksum(target) != column.crc[batch]:
                         raise CorruptError(
-                            _place(shard, within, column) + ": the shard ends before them; make it again"
-                        )
-                    if verify and checksum(target) != column.crc[within]:
-                        raise CorruptError(
-                            _place(shard, within, column)
+                            _place(shard, batch, column)
                             + " differ from their checksum; seqprep verify finds all such places"
                         )
-                    shape = (
-                        (rows, *column.shape) if column.frames is None else (rows, column.frames[within], *column.shape)
-                    )
-                    arrays[column.name] = np.ndarray(shape, column.dtype, lease, place)
+                    frames = () if column.frames is None else (column.frames[batch],)
+                    arrays[column.name] = np.ndarray((rows, *frames, *column.shape), column.dtype, lease, place)
                     place += aligned(size)
-                    read += size
+            finally:
+                self._descriptors.release(shard.path)
         except OSError as error:
             raise DatasetError(
-                f"{shard.path}: batch {within} can't be read: {error.strerror}; check the disk"
+                f"{shard.path}: batch {batch} can't be read: {error.strerror}; check the disk"
             ) from error
-        for field in shard.fields:
-            values = np.ndarray((rows, *field.shape), field.dtype, lease, place)
-            values[...] = field.values[begin:end]
-            arrays[field.name] = values
-            place += aligned(field.row_bytes * rows)
-        arrays["seq_tag"] = shard.tags.strings(begin, end)
-        return ReadBatch(arrays, rows, shard.frames[within], read)
+        return place
 
 
 def _place(shard: _Shard, batch: int, column: _Column) -> str:

@@ -1,0 +1,9 @@
+"""`seqprep.tensorflow`: batches on a device ahead of time, and as a tf.data.Dataset for Keras.
+
+TensorFlow itself is imported when one of these is first called; the extra `seqprep[tensorflow]` brings it.
+"""
+
+from seqprep.runtime.tensorflow_dataset import dataset
+from seqprep.runtime.tensorflow_staging import Stage, StageMetrics, stage
+
+__all__ = ["Stage", "StageMetrics", "dataset", "stage"]

@@ -1,0 +1,12 @@
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real recordings and files of other tools, where they lie beside the checkout."""
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the shared data isn't here")
+    return folder

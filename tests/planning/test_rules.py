@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from seqprep.config import Config, load_config
+from seqprep.config.document import parse_document
+from seqprep.errors import ConfigError
+from seqprep.planning import ChunkRule, KeyRule, Rules, resolve
+from seqprep.types import KeySpec
+
+SPECS = {
+    "data": KeySpec(dtype="float32", shape=(40,)),
+    "classes": KeySpec(dtype="int32"),
+    "speaker": KeySpec(dtype="float32", shape=(8,), has_time=False),
+}
+REST = "source: {type: hdf5}\nbatch: {max_sequences: 4}\noutput: {path: out}\n"
+
+
+def config(text: str) -> Config:
+    """Settings as from a file; `text` begins on line 1."""
+    defaults = [line for line in REST.splitlines(keepends=True) if line.partition(":")[0] + ":" not in text]
+    return load_config(parse_document(text + "".join(defaults), "config.yaml"))
+
+
+def rules(text: str, specs: dict[str, KeySpec] = SPECS) -> Rules:
+    return resolve(config(text), specs)[0]
+
+
+def test_everything_at_its_default() -> None:
+    found, stored = resolve(config(""), SPECS)
+    assert found == Rules(
+        keys=(KeyRule(name="data", frame_bytes=160), KeyRule(name="classes", frame_bytes=4)),
+        row_bytes=32,
+        max_sequences=4,
+    )
+    assert list(stored.items()) == list(SPECS.items())
+
+
+def test_one_number_is_for_all_keys_by_their_rates() -> None:
+    found = rules(
+        "keys:\n  data:\n    dtype: float16\n  classes: {rate: 3, align: floor}\n"
+        "chunk: {size: 12, step: 6, min_size: 3}\ncontext: {left: 5, right: 2, pad: edge}\n"
+        "batch: {max_frames: 500}\norder: {by: random, seed: 9}\noutput: {path: o, shard_size: 2kB}\n"
+    )
+    data, classes = found.keys
+    assert data.chunk == ChunkRule(size_frames=12, step_frames=6, min_size_frames=3)
+    assert classes.chunk == ChunkRule(size_frames=4, step_frames=2, min_size_frames=1)
+    assert (data.left_frames, data.right_frames, data.pad) == (5, 2, "edge")
+    assert (classes.left_frames, classes.right_frames) == (0, 0)
+    assert (data.max_frames, classes.max_frames) == (500, 500)
+    assert (data.frame_bytes, classes.frame_bytes) == (80, 4)
+    assert (classes.rate, classes.align) == (3, "floor")
+    assert (found.order, found.seed, found.shard_bytes) == ("random", 9, 2000)
+    assert found.row_bytes == 0  # `keys` names those that are stored
+
+
+def test_numbers_per_key() -> None:
+    data, classes = rules(
+        "keys: {data: {}, classes: {rate: 2}}\n"
+        "chunk: {size: {data: 14, classes: 8}, step: {data: 20, classes: 10}, min_size: {classes: 1}}\n"
+        "context: {classes: {left: 1}, data: {right: 3}}\nbatch: {max_frames: {classes: 30}}\n"
+    ).keys
+    assert data.chunk == ChunkRule(size_frames=14, step_frames=20, min_size_frames=0)
+    assert classes.chunk == ChunkRule(size_frames=8, step_frames=10, min_size_frames=1)
+    assert (data.left_frames, data.right_frames, classes.left_frames, classes.right_frames) == (0, 3, 1, 0)
+    assert (data.max_frames, classes.max_frames) == (None, 30)
+
+
+def test_the_step_is_the_size_unless_told() -> None:
+    assert rules("chunk: {size: 7}\n").input.chunk == ChunkRule(size_frames=7, step_frames=7)
+    assert rules("chunk: {size: {data: 7, classes: 7}}\n").input.chunk == ChunkRule(size_frames=7, step_frames=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ["data", "classes", "speaker"]),
+        ("keys: {classes: {}, data: {}}\n", ["classes", "data"]),
+        ("keys: {speaker: {}, classes: {}, data: {}}\n", ["classes", "data", "speaker"]),
+        ("keys: {data: {}, speaker: {}, classes: {input: true}}\n", ["classes", "data", "speaker"]),
+        ("keys: {data: {}}\n", ["data"]),
+    ],
+)
+def test_the_input_key_and_the_stored_keys(text: str, expected: list[str]) -> None:
+    found, stored = resolve(config(text), SPECS)
+    assert list(stored) == expected
+    assert found.input.name == expected[0]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", ">f4", "single"])
+def test_floats_become_other_floats(dtype: str) -> None:
+    _, stored = resolve(config(f"keys: {{data: {{dtype: '{dtype}'}}}}\n"), SPECS)
+    assert stored["data"].dtype in ("float16", "float32", "float64")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("keys:\n  dat: {}\n", "config.yaml:2: keys.dat: the source has no key 'dat'; did you mean 'data'?"),
+        (
+            "keys:\n  xyz: {}\n",
+            "config.yaml:2: keys.xyz: the source has no key 'xyz'; known are: classes, data, speaker",
+        ),
+        (
+            "keys:\n  data:\n    rate: 2\n",
+            "config.yaml:3: keys.data.rate is 2: the input key's rate is 1 by definition; remove it",
+        ),
+        (
+            "keys: {data: {}, classes: {rate: 3}}\nchunk:\n  size: 50\n",
+            "config.yaml:3: chunk.size is 50, which the rate 3 of key 'classes' doesn't divide; "
+            "use 48 or 51, or give it per key",
+        ),
+        (
+            "keys: {data: {}, classes: {rate: 3}}\nchunk:\n  size: 51\n  step: 25\n",
+            "config.yaml:4: chunk.step is 25, which the rate 3 of key 'classes' doesn't divide; "
+            "use 24 or 27, or give it per key",
+        ),
+        (
+            "keys: {data: {}, classes: {rate: 3}}\nchunk:\n  size: 51\n  min_size: 4\n",
+            "config.yaml:4: chunk.min_size is 4, which the rate 3 of key 'classes' doesn't divide; "
+            "use 3 or 6, or give it per key",
+        ),
+        (
+            "chunk:\n  size: 8\n  step: {data: 4, classes: 2}\n",
+            "config.yaml:3: chunk.step is 4 for 'data' and 2 for 'classes' at rate 1, so their chunks would drift "
+            "apart; make one the other times 1",
+        ),
+        (
+            "keys: {data: {}, classes: {rate: 2}}\nchunk:\n  size: 8\n  step:\n    data: 4\n    classes: 3\n",
+            "config.yaml:6: chunk.step is 4 for 'data' and 3 for 'classes' at rate 2, so their chunks would drift "
+            "apart; make one the other times 2",
+        ),
+        (
+            "chunk:\n  size: {data: 8}\n",
+            "config.yaml:1: chunk gives no size or step for key 'classes'; add it, or one number for all",
+        ),
+        (
+            "chunk:\n  size: 8\n  step: {data: 8}\n",
+            "config.yaml:1: chunk gives no size or step for key 'classes'; add it, or one number for all",
+        ),
+        (
+            "chunk:\n  size:\n    dta: 8\n    classes: 8\n",
+            "config.yaml:3: chunk.size.dta: 'dta' is not a stored key; did you mean 'data'?",
+        ),
+        (
+            "chunk:\n  size: 8\n  min_size: {classs: 8}\n",
+            "config.yaml:3: chunk.min_size.classs: 'classs' is not a stored key; did you mean 'classes'?",
+        ),
+        (
+            "batch:\n  max_frames:\n    dota: 8\n",
+            "config.yaml:3: batch.max_frames.dota: 'dota' is not a stored key; did you mean 'data'?",
+        ),
+        (
+            "keys: {data: {}}\ncontext:\n  classes: {left: 8}\n",
+            "config.yaml:3: context.classes: 'classes' is not a stored key; known are: data",
+        ),
+        ("context:\n  speaker: {left: 8}\n", "config.yaml:2: context.speaker: 'speaker' has no time axis"),
+        (
+            "keys:\n  data:\n    dtype: int16\n",
+            "config.yaml:3: keys.data.dtype is 'int16', but the source holds float32, which it can't stand for",
+        ),
+        ("keys:\n  data:\n    dtype: object\n", "config.yaml:3: keys.data.dtype is 'object', but the source holds"),
+        ("keys:\n  data:\n    dtype: bool\n", "config.yaml:3: keys.data.dtype is 'bool', but the source holds"),
+        (
+            "keys:\n  data:\n    dtype: flaot16\n",
+            "config.yaml:3: keys.data.dtype is 'flaot16', which numpy doesn't know; use one such as float16 or int32",
+        ),
+        ("keys:\n  data:\n    dtype: 'f4,,'\n", "config.yaml:3: keys.data.dtype is 'f4,,', which numpy doesn't know"),
+        (
+            "order: {by: source}\nkeys:\n  speaker: {}\n",
+            "config.yaml:2: no key has a time axis, so there is nothing to cut; choose an input key with one",
+        ),
+        (
+            "keys:\n  data: {}\n  speaker: {input: true}\n",
+            "key 'speaker' has no time axis, so there is nothing to cut; choose an input key with one",
+        ),
+        (
+            "keys:\n  data: {input: true}\n  classes:\n    input: true\n",
+            "config.yaml:4: keys data and classes are both marked input; mark one",
+        ),
+        # labels in float16 would be other labels from 2049 on, without a word
+        ("keys:\n  data: {}\n  classes: {dtype: float16}\n", "config.yaml:3: keys.classes.dtype is 'float16', but"),
+        # no format can store it
+        ("keys:\n  data: {dtype: longdouble}\n", "config.yaml:2: keys.data.dtype is 'longdouble', but"),
+        ("keys:\n  data: {}\n  classes: {pad_value: 0.5}\n", "config.yaml:3: keys.classes.pad_value is 0.5"),
+        ("keys:\n  data: {}\n  classes: {pad_value: .nan}\n", "config.yaml:3: keys.classes.pad_value is nan"),
+        ("keys:\n  data: {}\n  classes: {dtype: int8, pad_value: 300}\n", "keys.classes.pad_value is 300.0"),
+    ],
+)
+def test_errors_name_place_setting_value_and_remedy(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}" if message.startswith("c") else re.escape(message)):
+        rules(text)
+
+
+def test_a_number_below_the_rate_is_not_sent_to_the_same_number_twice() -> None:
+    with pytest.raises(ConfigError, match=r"chunk\.size is 2, .*; use 3, or give it per key"):
+        rules("keys: {data: {}, classes: {rate: 3}}\nchunk: {size: 2}\n")
+    with pytest.raises(ConfigError, match=r"chunk\.min_size is 2, .*; use 0 or 3, or give it per key"):
+        rules("keys: {data: {}, classes: {rate: 3}}\nchunk: {size: 6, min_size: 2}\n")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+def test_integers_become_other_integers(dtype: str) -> None:
+    """What doesn't fit is found when it is read."""
+    _, stored = resolve(config(f"keys: {{data: {{}}, classes: {{dtype: {dtype}}}}}\n"), SPECS)
+    assert stored["classes"].dtype == dtype
+
+
+@pytest.mark.parametrize("value", [".nan", ".inf", "-1", "0.5"])
+def test_floats_are_padded_with_any_value_that_they_hold(value: str) -> None:
+    assert rules(f"keys: {{data: {{dtype: float16, pad_value: {value}}}}}\n").input.name == "data"
+
+
+@pytest.mark.parametrize("name", ["seq_idx", "seq_tag", "batches", "rows", "data/size0", ".", "..", ""])
+def test_reserved_names(name: str) -> None:
+    specs: dict[str, Any] = {"data": SPECS["data"], name: SPECS["classes"]}
+    with pytest.raises(ConfigError, match=rf"the source's key '{re.escape(name)}' has a name that batches can't use"):
+        rules("", specs)
+
+
+def test_a_reserved_name_that_isnt_stored_is_no_matter() -> None:
+    specs = {"data": SPECS["data"], "rows": SPECS["classes"]}
+    assert [key.name for key in rules("keys: {data: {}}\n", specs).keys] == ["data"]
+
+
+def test_a_source_without_time() -> None:
+    with pytest.raises(ConfigError, match=r"^config\.yaml: no key has a time axis"):
+        rules("", {"speaker": SPECS["speaker"]})
+    with pytest.raises(ConfigError, match=r"^config\.yaml: no key has a time axis"):
+        rules("", {})
