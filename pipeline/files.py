@@ -7,7 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 
@@ -45,15 +44,15 @@ class DescriptorCache:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._idle: OrderedDict[Path, int] = OrderedDict()  # least recently used first
-        self._busy: dict[Path, tuple[int, int]] = {}  # descriptor, users
+        self._idle: OrderedDict[str, int] = OrderedDict()  # least recently used first
+        self._busy: dict[str, tuple[int, int]] = {}  # descriptor, users
         self._closed = False
 
     def __reduce__(self) -> tuple[Callable[..., DescriptorCache], tuple[Any, ...]]:
         return DescriptorCache, (self._capacity,)
 
     @contextmanager
-    def open(self, path: Path) -> Iterator[int]:
+    def open(self, path: str) -> Iterator[int]:
         """Lends a descriptor of the file.
 
         Raises:
@@ -65,7 +64,7 @@ class DescriptorCache:
         finally:
             self.release(path)
 
-    def acquire(self, path: Path) -> int:
+    def acquire(self, path: str) -> int:
         """Lends a descriptor of the file until `release`; cheaper than `open` by some microseconds.
 
         Raises:
@@ -82,7 +81,7 @@ class DescriptorCache:
             self._busy[path] = (descriptor, users + 1)
             return descriptor
 
-    def release(self, path: Path) -> None:
+    def release(self, path: str) -> None:
         """Gives back what `acquire` lent."""
         with self._lock:
             descriptor, users = self._busy.pop(path)

@@ -116,11 +116,6 @@ class Tags(Sequence[str]):
         shift = np.repeat(self.starts[places] - (ends - sizes), sizes)
         return Tags(self.data[np.arange(len(shift)) + shift], ends)
 
-    def between(self, start: int, stop: int) -> Tags:
-        """Gives the tags start, …, stop − 1, without copying them."""
-        begin = self.ends[start - 1] if start else 0
-        return Tags(self.data[begin : self.ends[stop - 1] if stop else 0], self.ends[start:stop] - begin)
-
     @property
     def shape(self) -> tuple[int]:
         """As of an array: one axis."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from seqprep.files import read_exactly
 from seqprep.runtime import Loader
-from seqprep.runtime.pool import Buffer
+from seqprep.runtime.pool import lease_once
 from seqprep.shards import Dataset
 
 LIMIT = "raw read limit"
@@ -143,7 +143,7 @@ def _ranges(dataset: Dataset, max_bytes: int) -> tuple[list[list[tuple[Path, int
 
 def _read_raw(ranges: list[list[tuple[Path, int, int]]], device: np.ndarray[Any, Any]) -> float:
     """The limit: each range by one preadv into one warm buffer, then the device copy."""
-    target = Buffer().lease(len(device), None)
+    target = lease_once(len(device))
     target[:] = 0
     open_files = {path: os.open(path, os.O_RDONLY) for path in {path for batch in ranges for path, _, _ in batch}}
     plan = [[(open_files[path], offset, length) for path, offset, length in batch] for batch in ranges]

@@ -1,14 +1,13 @@
 """Reads batches ahead in threads, and delivers them in order.
 
-A reading thread takes its ticket (the next batch to be delivered that nobody reads yet) and a buffer in one step, so
-that no thread can use up the buffers for later batches while an earlier one waits for its own. When every buffer is in
-the consumer's hands and the batch that it waits for has none, that batch gets a fresh one outside the pool: a consumer
-that keeps all batches is slowed, never stuck.
+A reading thread takes a buffer first and then, with it in hand, its ticket: the next batch to be delivered that nobody
+reads yet. So no thread can use up the buffers for later batches while an earlier one waits for its own. A consumer whose
+batch nobody has taken reads it itself, instead of waiting for a thread to wake up: into a free buffer, or into fresh
+memory when it keeps all buffers itself. So it is slowed by keeping batches, never stuck.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import queue
 import threading
@@ -18,11 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from seqprep.errors import ClosedError
-from seqprep.runtime.pool import Buffer, Lease
-from seqprep.runtime.ranges import Batch, LeaseOf, ReadBatch
+from seqprep.runtime.pool import Buffer
+from seqprep.runtime.ranges import Batch, LeaseOf
 from seqprep.types import Int64
 
-ReadOne = Callable[[int, LeaseOf], ReadBatch]
+ReadOne = Callable[[int, LeaseOf], Batch]
 
 
 @dataclass
@@ -37,7 +36,7 @@ class Counters:
     bytes: int = 0
     """Read from shards for the batches handed out."""
     consumer_wait_seconds: float = 0.0
-    """The consumer was blocked because nothing was ready."""
+    """The consumer was blocked because nothing was ready: it waited, or read its batch itself."""
     reader_wait_seconds: float = 0.0
     """Reading threads were idle because every buffer was in use; all threads together."""
     unpooled_buffers: int = 0
@@ -45,16 +44,23 @@ class Counters:
 
 
 class Pool:
-    """A bounded number of buffers, and the calls that wake who waits for one."""
+    """A bounded number of buffers; `free` holds those that nobody uses."""
 
     def __init__(self, count: int) -> None:
         self.free: queue.SimpleQueue[Buffer | None] = queue.SimpleQueue()  # None: look around, something has changed
-        for _ in range(count):
-            self.free.put(Buffer())
+        self._buffers = [Buffer(self.free) for _ in range(count)]  # lent ones, too, are held here
+        for buffer in self._buffers:
+            self.free.put(buffer)
 
-    def wake(self) -> None:
-        """Makes one waiting thread look at why."""
-        self.free.put(None)
+    def take_now(self) -> Buffer | None:
+        """Gives a free buffer, if there is one."""
+        while True:
+            try:
+                buffer = self.free.get_nowait()
+            except queue.Empty:
+                return None
+            if buffer is not None:
+                return buffer
 
 
 @dataclass
@@ -70,10 +76,10 @@ class Work:
     def __init__(self, batches: Int64, read: ReadOne, pool: Pool, counters: Counters, threads: int) -> None:
         self.batches, self.read, self.pool, self.counters = batches, read, pool, counters
         self.turn = threading.Lock()
-        self.ready = threading.Condition(threading.Lock())
         self.next_ticket = 0
         self.wanted = -1
-        self.results: dict[int, ReadBatch | Failure] = {}
+        self.results: dict[int, Batch | Failure] = {}
+        self.signal: queue.SimpleQueue[None] = queue.SimpleQueue()  # wakes the consumer; one too many does no harm
         self.stopped = False
         self.process = os.getpid()
         self.threads = [
@@ -84,64 +90,56 @@ class Work:
     def stop(self) -> None:
         """Lets the threads end; safe at any moment, in any thread."""
         self.stopped = True
-        self.pool.wake()
+        self.signal.put(None)
+        for _ in self.threads:
+            self.pool.free.put(None)
 
     def close(self) -> None:
         """Ends the threads, and waits for them; a consumer that waits for a batch is told."""
         if self.process != os.getpid():
             return  # a forked child has none of these threads
         self.stop()
-        with self.ready:
-            self.ready.notify_all()
         for thread in self.threads:
             thread.join()
         self.results.clear()
 
     def run(self) -> None:
         """A reading thread."""
+        free = self.pool.free
         while True:
+            started = time.perf_counter()
+            buffer = free.get()
+            self.counters.reader_wait_seconds += time.perf_counter() - started
             with self.turn:
                 ticket = self.next_ticket
-                if self.stopped or ticket >= len(self.batches):
-                    return
-                lease_of = self._take_buffer(ticket)
-                if lease_of is None:
-                    return
-                self.next_ticket = ticket + 1
-            result: ReadBatch | Failure
-            try:
-                result = self.read(int(self.batches[ticket]), lease_of)
-            except BaseException as error:  # noqa: BLE001 - goes to the consumer, who raises it
-                result = Failure(error)
-            del lease_of
-            with self.ready:
-                self.results[ticket] = result
-                if ticket == self.wanted:
-                    self.ready.notify_all()
-            del result
-
-    def _take_buffer(self, ticket: int) -> LeaseOf | None:
-        """Waits for a buffer for this ticket; None when stopped."""
-        free, started = self.pool.free, 0.0
-        while not self.stopped:
-            try:
-                buffer = free.get_nowait()
-            except queue.Empty:
-                started = started or time.perf_counter()
-                buffer = free.get()
+                ended = self.stopped or ticket >= len(self.batches)
+                if buffer is not None and not ended:
+                    self.next_ticket = ticket + 1
+            if ended:
+                if buffer is not None:
+                    free.put(buffer)
+                return
             if buffer is not None:
-                if started:
-                    self.counters.reader_wait_seconds += time.perf_counter() - started
-                return functools.partial(buffer.lease, back=free)
-            if self.wanted == ticket:
-                self.counters.unpooled_buffers += 1
-                return lease_once
-        return None
+                self.results[ticket] = self.read_into(ticket, buffer)
+                if self.wanted == ticket:
+                    self.signal.put(None)
 
+    def take(self, ticket: int) -> bool:
+        """Takes a ticket for the consumer, if no thread has it."""
+        with self.turn:
+            free = self.next_ticket == ticket
+            self.next_ticket += free
+            return free
 
-def lease_once(size: int) -> Lease:
-    """Memory for one batch, outside any pool."""
-    return Buffer().lease(size, None)
+    def read_into(self, ticket: int, buffer: Buffer) -> Batch | Failure:
+        """Reads a batch into a buffer of the pool."""
+        leases = buffer.leases
+        try:
+            return self.read(int(self.batches[ticket]), buffer.lease)
+        except BaseException as error:  # noqa: BLE001 - goes to the consumer, who raises it
+            if buffer.leases == leases:
+                self.pool.free.put(buffer)  # never lent, so nothing else brings it back
+            return Failure(error)
 
 
 class ReadAhead(Iterator[Batch]):
@@ -178,7 +176,7 @@ class ReadAhead(Iterator[Batch]):
         """Gives the next batch.
 
         Raises:
-            ClosedError: the iterator was made in another process.
+            ClosedError: the loader was closed or iterated anew meanwhile, or the iterator was made in another process.
             SeqprepError: reading failed; names shard, batch and bytes.
         """
         work, ticket = self.work, self._ticket
@@ -186,39 +184,51 @@ class ReadAhead(Iterator[Batch]):
             raise ClosedError(
                 "this iterator belongs to the process that made it; call iter() on the loader in this one"
             )
+        if ticket > len(work.batches):
+            raise StopIteration
+        if work.stopped:
+            raise ClosedError("the loader was closed, or iterated anew, in the middle of this epoch")
         if ticket == len(work.batches):
             self._ticket += 1
             work.close()
             self._exhausted()
-        if ticket >= len(work.batches) or work.stopped:
             raise StopIteration
-        result = work.results.pop(ticket, None) or self._wait(ticket)
+        result = work.results.pop(ticket, None) or self._obtain(ticket)
         if isinstance(result, Failure):
             work.close()
-            raise result.error
+            try:
+                raise result.error
+            finally:
+                del result  # or the error would refer to itself through this frame, and keep its buffer
         self._ticket += 1
         counters = work.counters
         counters.batches += 1
         counters.rows += result.rows
         counters.frames += result.frames
-        counters.bytes += result.bytes
+        counters.bytes += result.nbytes
         self._delivered()
-        return result.arrays
+        return result
 
-    def _wait(self, ticket: int) -> ReadBatch | Failure:
-        work = self.work
+    def _obtain(self, ticket: int) -> Batch | Failure:
+        """Reads the batch, or waits for the thread that reads it."""
+        work, counters = self.work, self.work.counters
         started = time.perf_counter()
-        with work.ready:
+        if work.take(ticket):
+            buffer = work.pool.take_now()
+            if buffer is None:
+                counters.unpooled_buffers += 1
+                buffer = Buffer()
+            result = work.read_into(ticket, buffer)
+        else:
             work.wanted = ticket
-            if work.next_ticket <= ticket:
-                work.pool.wake()  # nobody has taken it: perhaps for want of a buffer
             while ticket not in work.results:
                 if work.stopped:
                     raise ClosedError("the loader was closed while a batch was waited for")
-                work.ready.wait()
+                work.signal.get()
             work.wanted = -1
-            work.counters.consumer_wait_seconds += time.perf_counter() - started
-            return work.results.pop(ticket)
+            result = work.results.pop(ticket)
+        counters.consumer_wait_seconds += time.perf_counter() - started
+        return result
 
     def close(self) -> None:
         """Ends the threads, and waits for them; the iterator gives nothing more."""

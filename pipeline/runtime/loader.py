@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seqprep.errors import ClosedError, ConfigError, MismatchError
-from seqprep.runtime.ahead import Counters, Pool, ReadAhead, Work, lease_once
+from seqprep.runtime.ahead import Counters, Pool, ReadAhead, Work
 from seqprep.runtime.order import Even, GlobalOrder
-from seqprep.runtime.ranges import Batch, BatchReader, LeaseOf, ReadBatch
+from seqprep.runtime.pool import lease_once
+from seqprep.runtime.ranges import Batch, BatchReader, LeaseOf
 from seqprep.shards import Dataset
 from seqprep.types import KeySpec
 
@@ -30,9 +31,9 @@ class Metrics(Counters):
 class Loader:
     """Streams a dataset's batches, read ahead by threads into recycled, aligned buffers.
 
-    Iterating gives one epoch. A batch is a dict of numpy arrays, batch first: for every key its array [B, T, …] and
+    Iterating gives one epoch. A batch maps names to numpy arrays, batch first: for every key its array [B, T, …] and
     `<key>/size0` int32 [B], `<key>/start` int64 [B], `<key>/core` int32 [B, 2], `<key>/length` int64 [B]; and `seq_idx`
-    int64 [B], `seq_tag` object [B] of str. The arrays are the caller's: their memory is used again only when the last
+    int64 [B], `seq_tag` `Tags` [B]. The arrays are the caller's: their memory is used again only when the last
     reference to them is gone.
 
     Args:
@@ -121,7 +122,7 @@ class Loader:
         verify = self._verify == "always" or (self._verify == "first" and self._epoch == 0)
         reader = self._reader
 
-        def read(batch: int, lease_of: LeaseOf) -> ReadBatch:
+        def read(batch: int, lease_of: LeaseOf) -> Batch:
             return reader.read(batch, lease_of, verify)
 
         iterator = ReadAhead(
@@ -153,7 +154,7 @@ class Loader:
         count = len(self._reader)
         if not -count <= number < count:
             raise IndexError(f"batch {number} of {count}")
-        return self._reader.read(number % count, lease_once, self._verify != "never").arrays
+        return self._reader.read(number % count, lease_once, self._verify != "never")
 
     # -- state --
 

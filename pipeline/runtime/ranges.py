@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +15,7 @@ from seqprep.errors import ConfigError, CorruptError, DatasetError
 from seqprep.files import DescriptorCache, read_exactly
 from seqprep.runtime.pool import Lease, aligned
 from seqprep.shards import Dataset, Sidecar, checksum
-from seqprep.types import Array, Int64, UInt8
-
-Batch = dict[str, Any]
-"""Name to array, batch first; `seq_tag` to `Tags`. docs/format.md lists the names."""
+from seqprep.types import Array, Int64, Tags, UInt8
 
 LeaseOf = Callable[[int], Lease]
 """Gives memory of a number of bytes."""
@@ -47,11 +45,12 @@ class _Field(NamedTuple):
 class _Shard:
     """A shard's tables, made ready for the reading loop."""
 
-    __slots__ = ("blocks", "bounds", "columns", "fields", "frames", "path", "tags")
+    __slots__ = ("block_bounds", "blocks", "bounds", "columns", "fields", "frames", "names", "path", "tag_bounds", "tags")
 
     def __init__(self, path: Path, sidecar: Sidecar, keys: Sequence[str]) -> None:
         table = sidecar.table
-        self.path, self.tags = path, table.tags
+        self.path, self.tags = str(path), table.tags
+        self.tag_bounds: list[int] = np.append(0, table.tags.ends)[table.bounds].tolist()
         self.bounds: list[int] = table.bounds.tolist()
         self.columns = [
             _Column(
@@ -71,7 +70,8 @@ class _Shard:
         self.fields = [
             _Field(name, values.dtype, values.shape[1:], values[:1].nbytes) for name, values in fields.items()
         ]
-        self.blocks = _field_blocks(list(fields.values()), table.batch_rows)
+        self.names = (*keys, *fields, "seq_tag")
+        self.blocks, self.block_bounds = _field_blocks(list(fields.values()), table.batch_rows)
         counted = next((f"{name}/size0" for name in keys if f"{name}/size0" in fields), None)
         sizes = fields[counted] if counted else np.zeros(self.bounds[-1], np.int32)
         self.frames: list[int] = np.add.reduceat(sizes, table.bounds[:-1], dtype=np.int64).tolist()
@@ -87,26 +87,84 @@ def _field_blocks(fields: Sequence[Array], batch_rows: Int64) -> tuple[UInt8, li
     Returns:
         The bytes, and where each batch's block begins in them; [batches + 1].
     """
-    rows = [values.reshape(len(values), -1).view(np.uint8) for values in fields]
-    sizes = [aligned(batch_rows * values.shape[1]) for values in rows]
+    widths = [values[:1].nbytes for values in fields]  # 4, 8 or 16, so that they divide the alignment
+    sizes = [aligned(batch_rows * width) for width in widths]
     bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(sum(sizes), dtype=np.int64)])
     blocks = np.zeros(bounds[-1], np.uint8)
     place = bounds[:-1].copy()
-    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(batch_rows)])[:-1]
-    for values, size in zip(rows, sizes, strict=True):
-        flat, width = values.reshape(-1), values.shape[1]
-        blocks[np.arange(len(flat)) + np.repeat(place - first * width, batch_rows * width)] = flat
+    first = np.cumsum(batch_rows) - batch_rows
+    for values, width, size in zip(fields, widths, sizes, strict=True):
+        rows = np.arange(len(values)) + np.repeat(place // width - first, batch_rows)
+        blocks.view(f"V{width}")[rows] = np.ascontiguousarray(values).reshape(-1).view(f"V{width}")
         place += size
     return blocks, bounds.tolist()
 
 
-class ReadBatch(NamedTuple):
-    """A batch, and what is counted of it."""
+class Batch(Mapping[str, Any]):
+    """One batch: names to arrays, batch first, and `seq_tag` to `Tags`; docs/format.md lists the names.
 
-    arrays: Batch
-    rows: int
-    frames: int
-    bytes: int
+    Every array lies on 64 bytes, in memory that is the caller's until the last array on it is gone. An array is made
+    when it is first asked for, so that those nobody uses cost nothing; `dict(batch)` makes all.
+    """
+
+    __slots__ = ("_lease", "_made", "_number", "_shard")
+
+    def __init__(self, shard: _Shard, number: int, lease: Lease) -> None:
+        self._shard, self._number, self._lease = shard, number, lease
+        self._made: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shard.names)
+
+    def __len__(self) -> int:
+        return len(self._shard.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._shard.names
+
+    def __getitem__(self, name: str) -> Any:
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = self._make(name)
+        return made
+
+    def _make(self, name: str) -> Any:
+        shard, number, place = self._shard, self._number, 0
+        begin, end = shard.bounds[number], shard.bounds[number + 1]
+        if name == "seq_tag":
+            first, last = shard.tag_bounds[number], shard.tag_bounds[number + 1]
+            return Tags(shard.tags.data[first:last], shard.tags.ends[begin:end] - first)
+        for column in shard.columns:
+            if column.name == name:
+                frames = () if column.frames is None else (column.frames[number],)
+                return np.ndarray((end - begin, *frames, *column.shape), column.dtype, self._lease, place)
+            place += (column.size[number] + 63) & -64
+        for field in shard.fields:
+            if field.name == name:
+                return np.ndarray((end - begin, *field.shape), field.dtype, self._lease, place)
+            place += (field.row_bytes * (end - begin) + 63) & -64
+        raise KeyError(name)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the batch."""
+        return self._shard.bounds[self._number + 1] - self._shard.bounds[self._number]
+
+    @property
+    def frames(self) -> int:
+        """Valid frames of the first key that is read, context included."""
+        return self._shard.frames[self._number]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the keys' arrays, padding included."""
+        return sum([column.size[self._number] for column in self._shard.columns])
+
+    def __repr__(self) -> str:
+        return f"Batch({', '.join(f'{name}: {self[name].dtype} {list(self[name].shape)}' for name in self)})"
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        return dict, (dict(self),)
 
 
 class BatchReader:
@@ -127,28 +185,25 @@ class BatchReader:
                 raise ConfigError(f"{dataset.path}: holds no key {name!r}{suggestion(name, known)}")
         self.keys = tuple(name for name in known if keys is None or name in keys)
         self._dataset = dataset
-        self._before: Int64 = dataset.batches_before()
+        self._before: list[int] = dataset.batches_before().tolist()
         self._shards: dict[int, _Shard] = {}
         self._lock = threading.Lock()
         self._descriptors = DescriptorCache()
 
     def __len__(self) -> int:
         """Batches of the dataset."""
-        return int(self._before[-1])
+        return self._before[-1]
 
     def close(self) -> None:
         """Closes the shards' files."""
         self._descriptors.close()
 
-    def _shard(self, number: int) -> _Shard:
-        shard = self._shards.get(number)
-        if shard is None:
-            with self._lock:
-                made = _Shard(self._dataset.shard_path(number), self._dataset.sidecar(number), self.keys)
-                shard = self._shards.setdefault(number, made)
-        return shard
+    def _open(self, number: int) -> _Shard:
+        with self._lock:
+            made = _Shard(self._dataset.shard_path(number), self._dataset.sidecar(number), self.keys)
+            return self._shards.setdefault(number, made)
 
-    def read(self, batch: int, lease_of: LeaseOf, verify: bool) -> ReadBatch:
+    def read(self, batch: int, lease_of: LeaseOf, verify: bool) -> Batch:
         """Reads one batch.
 
         Args:
@@ -160,28 +215,21 @@ class BatchReader:
             DatasetError: the shard can't be read.
             CorruptError: it ends too early, or a checksum differs; names shard, batch, key and bytes.
         """
-        number = int(np.searchsorted(self._before, batch, side="right")) - 1
-        shard = self._shard(number)
-        within = batch - int(self._before[number])
-        begin, end = shard.bounds[within], shard.bounds[within + 1]
-        rows = end - begin
-        blocks, block_bounds = shard.blocks
-        block = blocks[block_bounds[within] : block_bounds[within + 1]]
-        arrays_bytes = sum([aligned(column.size[within]) for column in shard.columns])
-        lease = lease_of(arrays_bytes + len(block))
-        arrays: Batch = {}
-        place = self._read_arrays(shard, within, lease, arrays, verify)
-        lease[place:] = block
-        for name, dtype, shape, row_bytes in shard.fields:
-            arrays[name] = np.ndarray((rows, *shape), dtype, lease, place)
-            place += aligned(row_bytes * rows)
-        arrays["seq_tag"] = shard.tags.between(begin, end)
-        return ReadBatch(arrays, rows, shard.frames[within], arrays_bytes)
+        number = bisect_right(self._before, batch) - 1
+        shard = self._shards.get(number) or self._open(number)
+        within = batch - self._before[number]
+        block = shard.blocks[shard.block_bounds[within] : shard.block_bounds[within + 1]]
+        size = 0
+        for column in shard.columns:
+            size += (column.size[within] + 63) & -64
+        lease = lease_of(size + len(block))
+        self._read_arrays(shard, within, memoryview(lease), verify)  # type: ignore[arg-type]
+        lease[size:] = block
+        return Batch(shard, within, lease)
 
-    def _read_arrays(self, shard: _Shard, batch: int, lease: Lease, arrays: Batch, verify: bool) -> int:
-        """Reads the keys' arrays to the front of the lease; gives the bytes that they take up."""
-        rows = shard.bounds[batch + 1] - shard.bounds[batch]
-        memory, place = memoryview(lease), 0
+    def _read_arrays(self, shard: _Shard, batch: int, memory: memoryview, verify: bool) -> None:
+        """Reads the keys' arrays to the front of the memory."""
+        place = 0
         try:
             descriptor = self._descriptors.acquire(shard.path)
             try:
@@ -195,16 +243,13 @@ class BatchReader:
                             _place(shard, batch, column)
                             + " differ from their checksum; seqprep verify finds all such places"
                         )
-                    frames = () if column.frames is None else (column.frames[batch],)
-                    arrays[column.name] = np.ndarray((rows, *frames, *column.shape), column.dtype, lease, place)
-                    place += aligned(size)
+                    place += (size + 63) & -64
             finally:
                 self._descriptors.release(shard.path)
         except OSError as error:
             raise DatasetError(
                 f"{shard.path}: batch {batch} can't be read: {error.strerror}; check the disk"
             ) from error
-        return place
 
 
 def _place(shard: _Shard, batch: int, column: _Column) -> str:
