@@ -11,7 +11,7 @@ from seqprep.cli.options import common, dataset_argument, print_json, print_tabl
 @dataset_argument
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True, help="Times each reader reads.")
 @click.option("--max-size", default="1GB", show_default=True, help="Read no more than the first batches of this size.")
-@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Reading threads.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Reading threads.")
 @click.option(
     "--staging/--no-staging", default=True, show_default=True, help="Also through the TensorFlow staging area."
 )

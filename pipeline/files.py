@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 
@@ -31,75 +29,58 @@ def read_exactly(descriptor: int, buffer: Any, offset: int) -> int:
     return done
 
 
-class DescriptorCache:
-    """Open descriptors for reading, at most `capacity` of them beyond those in use at this moment.
+class OpenFile:
+    """An open file, closed when nobody refers to it any more.
 
-    Safe to use from several threads. A process forked off, or one that got a pickled copy, opens its own.
+    Args:
+        path: of the file, which is opened for reading by byte ranges.
+
+    Raises:
+        OSError: the file can't be opened.
+    """
+
+    __slots__ = ("__weakref__", "descriptor")
+
+    def __init__(self, path: str) -> None:
+        self.descriptor = -1
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if self.descriptor >= 0:
+            close(self.descriptor)
+
+
+class FileCache:
+    """Open files, at most `capacity` of them beyond those that are in use at this moment.
+
+    Who holds a file keeps it open, also when it has left the cache. Safe to use from several threads, and in forked
+    children, for reading by ranges moves no position. A pickled copy opens files anew.
     """
 
     def __init__(self, capacity: int = 64) -> None:
         self._capacity = capacity
-        self._reset()
-
-    def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._process = os.getpid()
-        self._idle: OrderedDict[str, int] = OrderedDict()  # least recently used first
-        self._busy: dict[str, tuple[int, int]] = {}  # descriptor, users
-        self._closed = False
+        self._open: dict[str, OpenFile] = {}  # the first opened comes first
 
-    def __reduce__(self) -> tuple[Callable[..., DescriptorCache], tuple[Any, ...]]:
-        return DescriptorCache, (self._capacity,)
+    def __reduce__(self) -> tuple[type[FileCache], tuple[int]]:
+        return FileCache, (self._capacity,)
 
-    @contextmanager
-    def open(self, path: str) -> Iterator[int]:
-        """Lends a descriptor of the file.
+    def get(self, path: str) -> OpenFile:
+        """Gives the file, opened if it isn't yet.
 
         Raises:
             OSError: the file can't be opened.
         """
-        descriptor = self.acquire(path)
-        try:
-            yield descriptor
-        finally:
-            self.release(path)
-
-    def acquire(self, path: str) -> int:
-        """Lends a descriptor of the file until `release`; cheaper than `open` by some microseconds.
-
-        Raises:
-            OSError: the file can't be opened.
-        """
-        if self._process != os.getpid():
-            self._reset()  # the parent's descriptors stay the parent's
-        with self._lock:
-            descriptor, users = self._busy.get(path, (-1, 0))
-            if not users:
-                descriptor = self._idle.pop(path, -1)
-                if descriptor < 0:
-                    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            self._busy[path] = (descriptor, users + 1)
-            return descriptor
-
-    def release(self, path: str) -> None:
-        """Gives back what `acquire` lent."""
-        with self._lock:
-            descriptor, users = self._busy.pop(path)
-            if users > 1:
-                self._busy[path] = (descriptor, users - 1)
-                return
-            if self._closed:
-                os.close(descriptor)
-                return
-            self._idle[path] = descriptor
-            while len(self._idle) > self._capacity:
-                os.close(self._idle.popitem(last=False)[1])
+        file = self._open.get(path)
+        if file is None:
+            file = OpenFile(path)
+            with self._lock:
+                file = self._open.setdefault(path, file)
+                while len(self._open) > self._capacity:
+                    del self._open[next(iter(self._open))]
+        return file
 
     def close(self) -> None:
-        """Closes every descriptor, those in use as soon as they are given back."""
-        if self._process != os.getpid():
-            return
+        """Lets go of every file; those in use are closed as soon as they aren't any more."""
         with self._lock:
-            self._closed = True
-            while self._idle:
-                os.close(self._idle.popitem()[1])
+            self._open.clear()

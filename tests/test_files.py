@@ -7,13 +7,12 @@ import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from seqprep.files import DescriptorCache, read_exactly
+from seqprep.files import FileCache, read_exactly
 
 
 def descriptors() -> int:
@@ -51,10 +50,9 @@ def paths(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def first_byte(cache: DescriptorCache, path: Path) -> int:
+def first_byte(cache: FileCache, path: Path) -> int:
     buffer = bytearray(1)
-    with cache.open(path) as descriptor:
-        assert read_exactly(descriptor, buffer, 500) == 1
+    assert read_exactly(cache.get(str(path)).descriptor, buffer, 500) == 1
     return buffer[0]
 
 
@@ -82,43 +80,34 @@ def test_read_exactly_goes_on_after_short_reads(tmp_path: Path, monkeypatch: pyt
         assert read_exactly(file.fileno(), buffer, 5) == 5
 
 
-def test_descriptors_are_reused_and_bounded(paths: list[Path]) -> None:
-    cache, before = DescriptorCache(8), descriptors()
+def test_files_are_reused_and_bounded(paths: list[Path]) -> None:
+    cache, before = FileCache(8), descriptors()
     for _ in range(3):
         for place, path in enumerate(paths):
             assert first_byte(cache, path) == place
-            assert descriptors() <= before + 8
+            assert descriptors() <= before + 9
     assert descriptors() == before + 8
-    with cache.open(paths[-1]) as one, cache.open(paths[-1]) as other:
-        assert one == other
+    assert cache.get(str(paths[-1])) is cache.get(str(paths[-1]))
     cache.close()
     assert descriptors() == before
 
 
-def test_those_used_last_stay(paths: list[Path]) -> None:
-    cache = DescriptorCache(2)
-    with cache.open(paths[0]) as kept:
-        pass
+def test_a_file_in_use_stays_open_when_it_has_left_the_cache(paths: list[Path]) -> None:
+    cache, before = FileCache(2), descriptors()
+    kept = cache.get(str(paths[0]))
     for path in paths[1:]:
         first_byte(cache, path)
-        first_byte(cache, paths[0])
-        assert is_open(kept)
-    with cache.open(paths[0]) as again:
-        assert again == kept
-    cache.close()
-
-
-def test_more_may_be_in_use_than_are_kept(paths: list[Path]) -> None:
-    cache, before = DescriptorCache(4), descriptors()
-    with ExitStack() as stack:
-        lent = [stack.enter_context(cache.open(path)) for path in paths]
-        assert len(set(lent)) == len(paths)
-    assert descriptors() == before + 4
+    buffer = bytearray(1)
+    assert read_exactly(kept.descriptor, buffer, 500) == 1
+    assert buffer[0] == 0
+    assert descriptors() == before + 3
+    del kept
+    assert descriptors() == before + 2
     cache.close()
 
 
 def test_threads(paths: list[Path]) -> None:
-    cache, before, most = DescriptorCache(4), descriptors(), []
+    cache, before, most = FileCache(4), descriptors(), []
     start = threading.Barrier(8)
 
     def read(seed: int) -> None:
@@ -131,84 +120,50 @@ def test_threads(paths: list[Path]) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(read, range(8)))
-    assert max(most) <= before + 4 + 8 + 8  # kept, in use, and those that list /dev/fd
+    assert max(most) <= before + 4 + 16 + 8  # kept, in use or being replaced, and those that list /dev/fd
     assert descriptors() == before + 4
     cache.close()
     assert descriptors() == before
 
 
-def test_a_forked_process_opens_its_own(paths: list[Path]) -> None:
-    cache = DescriptorCache()
-    with cache.open(paths[7]) as parents:
+def test_a_forked_process_reads_and_closes_for_itself(paths: list[Path]) -> None:
+    cache = FileCache()
+    first_byte(cache, paths[7])
 
-        def check() -> bool:
-            with cache.open(paths[7]) as own:
-                differs = own != parents
-            right = first_byte(cache, paths[8]) == 8
-            cache.close()
-            return differs and right and not is_open(own) and is_open(parents)
+    def check() -> bool:
+        right = first_byte(cache, paths[7]) == 7 and first_byte(cache, paths[8]) == 8
+        cache.close()
+        return right
 
-        assert in_fork(check)
-        assert is_open(parents)
+    assert in_fork(check)
     assert first_byte(cache, paths[7]) == 7
     cache.close()
 
 
-def test_closing_in_a_forked_process_leaves_the_parents(paths: list[Path]) -> None:
-    cache = DescriptorCache()
-    first_byte(cache, paths[3])
-
-    def check() -> bool:
-        before = descriptors()
-        cache.close()
-        return descriptors() == before
-
-    assert in_fork(check)
-    assert first_byte(cache, paths[3]) == 3
+def test_after_close_it_opens_anew(paths: list[Path]) -> None:
+    cache, before = FileCache(), descriptors()
+    first_byte(cache, paths[4])
     cache.close()
-
-
-def test_close_waits_for_users(paths: list[Path]) -> None:
-    cache = DescriptorCache()
-    with cache.open(paths[0]) as descriptor:
-        cache.close()
-        assert is_open(descriptor)
-    assert not is_open(descriptor)
-    cache.close()
-
-
-def test_after_close_it_reads_on_and_keeps_nothing(paths: list[Path]) -> None:
-    cache, before = DescriptorCache(), descriptors()
-    cache.close()
+    assert descriptors() == before
     assert first_byte(cache, paths[5]) == 5
+    cache.close()
     assert descriptors() == before
 
 
 def test_a_pickled_copy_opens_its_own(paths: list[Path]) -> None:
-    cache = DescriptorCache(3)
-    with cache.open(paths[0]) as own:
-        copy = pickle.loads(pickle.dumps(cache))
-        with copy.open(paths[0]) as others:
-            assert own != others
-    for path in paths:
-        first_byte(copy, path)
+    cache = FileCache(3)
+    own = cache.get(str(paths[0]))
+    copy = pickle.loads(pickle.dumps(cache))
+    assert copy.get(str(paths[0])).descriptor != own.descriptor
     copy.close()
     cache.close()
 
 
 def test_a_file_that_is_missing(paths: list[Path], tmp_path: Path) -> None:
-    cache, before = DescriptorCache(), descriptors()
+    cache, before = FileCache(), descriptors()
     for _ in range(3):
-        with pytest.raises(FileNotFoundError, match="No such file"), cache.open(tmp_path / "none"):
-            pass
+        with pytest.raises(FileNotFoundError, match="No such file"):
+            cache.get(str(tmp_path / "none"))
     assert descriptors() == before
     assert first_byte(cache, paths[2]) == 2
     cache.close()
-
-
-def test_a_failing_user_gives_back(paths: list[Path]) -> None:
-    cache, before = DescriptorCache(), descriptors()
-    with pytest.raises(ZeroDivisionError, match="by zero"), cache.open(paths[0]):
-        1 / 0  # noqa: B018
-    cache.close()
-    assert descriptors() == before

@@ -41,6 +41,7 @@ class Document:
         for depth, part in enumerate(path[:-1]):
             if section.get(part) is None:
                 section[part] = {}
+                self.origins.setdefault(path[: depth + 1], origin)
             section = section[part]
             if not isinstance(section, dict):
                 above = dotted(path[: depth + 1])
@@ -83,8 +84,9 @@ def parse_document(text: str, name: str = "settings") -> Document:
         ConfigError: as `read_document`.
     """
     document = Document(name)
-    loader = yaml.SafeLoader(text)
+    loader = None
     try:
+        loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is None:
             return document
@@ -99,16 +101,23 @@ def parse_document(text: str, name: str = "settings") -> Document:
         place = f"{name}:{mark.line + 1}" if mark else name
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise ConfigError(f"{place}: not valid YAML: {problem}") from error
+    except ConfigError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}: not valid YAML: {error}") from error
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
     return document
 
 
 def _note_lines(node: yaml.Node, path: SettingPath, document: Document) -> None:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            inner = (*path, key.value)
             place = f"{document.name}:{key.start_mark.line + 1}"
+            if not isinstance(key, yaml.ScalarNode):
+                raise ConfigError(f"{place}: the name of a setting is a list or mapping; use plain text")
+            inner = (*path, key.value)
             if inner in document.origins:
                 first = document.origins[inner].rpartition(":")[2]
                 raise ConfigError(f"{place}: {dotted(inner)} is set twice, first on line {first}; keep one of them")
@@ -142,7 +151,7 @@ def parse_assignment(text: str) -> tuple[SettingPath, Any]:
         raise ConfigError(f"--set {text}: expected key.path=value, such as --set chunk.size=50")
     try:
         return parts, yaml.safe_load(value)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(
             f"--set {text}: the value isn't valid YAML; quote it if it holds special characters"
         ) from error

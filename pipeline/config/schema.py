@@ -56,9 +56,7 @@ class ChunkConfig(Options):
     @model_validator(mode="after")
     def _whole(self) -> ChunkConfig:
         if self.size is None and self.step is not None:
-            raise ValueError(
-                "chunk.step is set but chunk.size is null: whole sequences have no step; set both or none"
-            )
+            raise ValueError("chunk.step is set but chunk.size is null: whole sequences have no step; set both or none")
         return self
 
 
@@ -81,7 +79,7 @@ class BatchConfig(Options):
 
     @model_validator(mode="after")
     def _budget(self) -> BatchConfig:
-        if self.max_frames is None and self.max_sequences is None:
+        if not self.max_frames and self.max_sequences is None:
             raise ValueError(
                 "batch has no budget; set batch.max_frames (--max-frames), batch.max_sequences (--max-sequences) or both"
             )
@@ -152,6 +150,7 @@ class Config(Options):
         """All settings that decide what the shards hold, defaults filled in: everything but the output's path."""
         settings = self.model_dump(mode="json")
         del settings["output"]["path"]
+        settings["keys"] = list(settings["keys"].items())  # their order counts: the first may be the input key
         return settings
 
     def fingerprint(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from seqprep.errors import ConfigError
 
@@ -23,10 +24,10 @@ def parse_bytes(value: int | str, setting: str) -> int:
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
     unit = _UNITS.get(found[2].upper()) if found else None
-    size = int(float(found[1]) * unit) if found and unit else 0
+    size = Fraction(found[1]) * unit if found and unit else Fraction(0)
     if isinstance(value, bool) or size < 1:
         raise ConfigError(f"{setting} is {value!r}: give a size of at least one byte, such as 256MB or 1GiB")
-    return size
+    return int(size)
 
 
 def format_bytes(size: float) -> str:

@@ -57,7 +57,7 @@ def cut(lengths: Int64, number: Int64, chunk: ChunkRule | None) -> Extent:
     if chunk is None:
         return Extent(np.zeros(len(lengths), np.int64), lengths)
     start = number * chunk.step_frames
-    return Extent(start, np.minimum(start + chunk.size_frames, lengths) - start)
+    return Extent(start, np.minimum(chunk.size_frames, lengths - start))
 
 
 def core_frames(lengths: Int64, counts: Int64, chunk: ChunkRule | None) -> Int64:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -77,13 +77,33 @@ def output_spec(name: str, spec: KeySpec, config: Config) -> KeySpec:
     setting = f"{config.document.where(('keys', name, 'dtype'))}: keys.{name}.dtype is {wanted!r}"
     try:
         dtype = np.dtype(wanted)
-    except TypeError as error:
+    except (TypeError, ValueError, SyntaxError) as error:
         raise ConfigError(f"{setting}, which numpy doesn't know; use one such as float16 or int32") from error
-    if dtype.kind not in "biuf" or not np.can_cast(spec.dtype, dtype, "same_kind"):
+    if dtype.kind not in "biuf" or dtype.itemsize > 8 or not _can_stand_for(dtype, np.dtype(spec.dtype)):
         raise ConfigError(
             f"{setting}, but the source holds {spec.dtype}, which it can't stand for; use a dtype of the same kind"
         )
     return KeySpec(dtype=dtype.name, shape=spec.shape, has_time=spec.has_time, labels=spec.labels)
+
+
+def _can_stand_for(dtype: np.dtype[Any], held: np.dtype[Any]) -> bool:
+    """Whether values go from one to the other with a float's rounding at most; what integers can't hold is an error."""
+    both = {dtype.kind, held.kind}
+    return both <= {"i", "u"} or both == {"f"} or np.can_cast(held, dtype)
+
+
+def _check_pad_value(name: str, stored: KeySpec, config: Config) -> None:
+    """Floats may be padded with anything, integers with what they hold."""
+    dtype = np.dtype(stored.dtype)
+    if name not in config.keys or dtype.kind == "f":
+        return
+    value = config.keys[name].pad_value
+    least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if not (value.is_integer() and least <= value <= most):
+        raise ConfigError(
+            f"{config.document.where(('keys', name, 'pad_value'))}: keys.{name}.pad_value is {value}, "
+            f"which {dtype} can't hold; use a whole number from {least} to {most}"
+        )
 
 
 def resolve(config: Config, specs: Mapping[str, KeySpec]) -> tuple[Rules, dict[str, KeySpec]]:
@@ -101,6 +121,8 @@ def resolve(config: Config, specs: Mapping[str, KeySpec]) -> tuple[Rules, dict[s
     """
     chosen = _chosen_keys(config, specs)
     stored = {name: output_spec(name, specs[name], config) for name in chosen}
+    for name in chosen:
+        _check_pad_value(name, stored[name], config)
     timed = [name for name in chosen if specs[name].has_time]
     _check_names(config, timed, chosen)
     rules = Rules(
@@ -121,10 +143,13 @@ def _chosen_keys(config: Config, specs: Mapping[str, KeySpec]) -> list[str]:
         if name not in specs:
             place = config.document.where(("keys", name))
             raise ConfigError(f"{place}: keys.{name}: the source has no key {name!r}{suggestion(name, specs)}")
-    for name in specs:
-        if name in RESERVED_NAMES or "/" in name or name in ("", ".", ".."):
-            raise ConfigError(f"the source's key {name!r} has a name that batches can't use; rename it in the source")
     chosen = [name for name in specs if not config.keys or name in config.keys]
+    for name in chosen:
+        if name in RESERVED_NAMES or "/" in name or name in ("", ".", ".."):
+            raise ConfigError(
+                f"the source's key {name!r} has a name that batches can't use; rename it in the source, "
+                "or name only others under keys"
+            )
     first = next((name for name in chosen if name in config.keys and config.keys[name].input), None)
     if first is None:
         first = next((name for name in config.keys if specs[name].has_time), None) or next(
@@ -213,8 +238,10 @@ def _own_frames(setting: str, per_key: Mapping[str, int], name: str, rate: int, 
     frames = per_key[""]
     if frames % rate:
         place = config.document.where(("chunk", setting))
+        below = frames - frames % rate
+        choices = f"{below} or {below + rate}" if below or setting == "min_size" else f"{rate}"
         raise ConfigError(
             f"{place}: chunk.{setting} is {frames}, which the rate {rate} of key {name!r} doesn't divide; "
-            f"use {frames - frames % rate or rate} or {frames - frames % rate + rate}, or give it per key"
+            f"use {choices}, or give it per key"
         )
     return frames // rate

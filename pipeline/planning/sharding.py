@@ -76,8 +76,8 @@ def cut_shards(order: Int64, counts: Int64, lengths: Mapping[str, Int64], rules:
     """
     sizes = sequence_bytes(lengths, counts, rules)[order]
     large = (sizes > rules.shard_bytes) & (counts[order] > 1)
-    # Pieces that stay together: sequences, and of the large ones their chunks.
-    parts = np.where(large, counts[order], 1)
+    # Pieces that stay together: sequences that have rows, and of the large ones their chunks.
+    parts = np.where(large, counts[order], counts[order] > 0)
     place = np.repeat(np.arange(len(order)), parts)
     number = np.arange(len(place)) - np.repeat(np.cumsum(parts) - parts, parts)
     of_large = large[place]

@@ -57,7 +57,7 @@ def bench(
     *,
     rounds: int = 5,
     max_bytes: int = 1 << 30,
-    threads: int = 2,
+    threads: int = 1,
     staging: bool = True,
     device: str | None = None,
 ) -> BenchResult:

@@ -18,8 +18,20 @@ from dataclasses import dataclass
 
 from seqprep.errors import ClosedError
 from seqprep.runtime.pool import Buffer
-from seqprep.runtime.ranges import Batch, LeaseOf
+from seqprep.runtime.ranges import Batch, Entry, LeaseOf
 from seqprep.types import Int64
+
+_COUNTED_TOGETHER = 256
+
+_process = os.getpid()
+
+
+def _note_fork() -> None:
+    global _process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_note_fork)
 
 ReadOne = Callable[[int, LeaseOf], Batch]
 
@@ -74,14 +86,16 @@ class Work:
     """What the threads share. Knows nothing of the iterator, so that this can be collected while they run."""
 
     def __init__(self, batches: Int64, read: ReadOne, pool: Pool, counters: Counters, threads: int) -> None:
-        self.batches, self.read, self.pool, self.counters = batches, read, pool, counters
+        self.batches, self.read, self.pool, self.counters = memoryview(batches), read, pool, counters
         self.turn = threading.Lock()
         self.next_ticket = 0
+        self.delivered = 0  # batches handed out
+        self.handed_out: list[Entry] = []  # those not counted yet
         self.wanted = -1
         self.results: dict[int, Batch | Failure] = {}
         self.signal: queue.SimpleQueue[None] = queue.SimpleQueue()  # wakes the consumer; one too many does no harm
         self.stopped = False
-        self.process = os.getpid()
+        self.process = _process
         self.threads = [
             threading.Thread(target=self.run, daemon=True, name=f"seqprep-read-{number}")
             for number in range(min(threads, len(batches)))
@@ -96,46 +110,58 @@ class Work:
 
     def close(self) -> None:
         """Ends the threads, and waits for them; a consumer that waits for a batch is told."""
-        if self.process != os.getpid():
+        if self.process != _process:
             return  # a forked child has none of these threads
         self.stop()
         for thread in self.threads:
             thread.join()
         self.results.clear()
+        self.count()
 
     def run(self) -> None:
         """A reading thread."""
         free = self.pool.free
         while True:
-            started = time.perf_counter()
-            buffer = free.get()
-            self.counters.reader_wait_seconds += time.perf_counter() - started
-            with self.turn:
-                ticket = self.next_ticket
-                ended = self.stopped or ticket >= len(self.batches)
-                if buffer is not None and not ended:
-                    self.next_ticket = ticket + 1
-            if ended:
-                if buffer is not None:
-                    free.put(buffer)
+            if free.empty():
+                started = time.perf_counter()
+                buffer = free.get()
+                self.counters.reader_wait_seconds += time.perf_counter() - started
+            else:
+                buffer = free.get()
+            if buffer is None:
+                if self.stopped:
+                    return
+                continue
+            ticket = self.take(len(self.batches))
+            if ticket < 0:
+                free.put(buffer)
                 return
-            if buffer is not None:
-                self.results[ticket] = self.read_into(ticket, buffer)
-                if self.wanted == ticket:
-                    self.signal.put(None)
+            self.results[ticket] = self.read_into(ticket, buffer)
+            if self.wanted == ticket:
+                self.signal.put(None)
 
-    def take(self, ticket: int) -> bool:
-        """Takes a ticket for the consumer, if no thread has it."""
+    def count(self) -> None:
+        """Counts what was handed out since the last call; many batches together, for that costs less."""
+        entries, self.handed_out = self.handed_out, []
+        self.counters.batches += len(entries)
+        self.counters.rows += sum([entry.end - entry.begin for entry in entries])
+        self.counters.frames += sum([entry.frames for entry in entries])
+        self.counters.bytes += sum([entry.nbytes for entry in entries])
+
+    def take(self, most: int) -> int:
+        """Takes the next ticket, if it is below `most` and reading goes on; else gives −1."""
         with self.turn:
-            free = self.next_ticket == ticket
-            self.next_ticket += free
-            return free
+            ticket = self.next_ticket
+            if ticket >= most or self.stopped:
+                return -1
+            self.next_ticket = ticket + 1
+            return ticket
 
     def read_into(self, ticket: int, buffer: Buffer) -> Batch | Failure:
         """Reads a batch into a buffer of the pool."""
         leases = buffer.leases
         try:
-            return self.read(int(self.batches[ticket]), buffer.lease)
+            return self.read(self.batches[ticket], buffer.lease)
         except BaseException as error:  # noqa: BLE001 - goes to the consumer, who raises it
             if buffer.leases == leases:
                 self.pool.free.put(buffer)  # never lent, so nothing else brings it back
@@ -151,8 +177,7 @@ class ReadAhead(Iterator[Batch]):
         pool: the buffers.
         threads: reading threads.
         counters: what is counted goes there.
-        delivered: told after each batch that is handed out, in the consumer's thread.
-        exhausted: told when the last one has been.
+        exhausted: told when the last one has been handed out and one more was asked for.
     """
 
     def __init__(
@@ -162,12 +187,11 @@ class ReadAhead(Iterator[Batch]):
         pool: Pool,
         threads: int,
         counters: Counters,
-        delivered: Callable[[], None],
         exhausted: Callable[[], None],
     ) -> None:
         self.work = Work(batches, read, pool, counters, threads)
-        self._delivered, self._exhausted = delivered, exhausted
-        self._ticket = 0
+        self._exhausted = exhausted
+        self._ended = False
         weakref.finalize(self, self.work.stop)  # never joins: it may run in any thread
         for thread in self.work.threads:
             thread.start()
@@ -179,56 +203,66 @@ class ReadAhead(Iterator[Batch]):
             ClosedError: the loader was closed or iterated anew meanwhile, or the iterator was made in another process.
             SeqprepError: reading failed; names shard, batch and bytes.
         """
-        work, ticket = self.work, self._ticket
-        if work.process != os.getpid():
-            raise ClosedError(
-                "this iterator belongs to the process that made it; call iter() on the loader in this one"
-            )
-        if ticket > len(work.batches):
-            raise StopIteration
-        if work.stopped:
-            raise ClosedError("the loader was closed, or iterated anew, in the middle of this epoch")
-        if ticket == len(work.batches):
-            self._ticket += 1
-            work.close()
-            self._exhausted()
-            raise StopIteration
-        result = work.results.pop(ticket, None) or self._obtain(ticket)
-        if isinstance(result, Failure):
+        work = self.work
+        ticket = work.delivered
+        result = work.results.pop(ticket, None)
+        if result is None or work.process != _process:
+            result = self._obtain(ticket)
+        if type(result) is Failure:
             work.close()
             try:
                 raise result.error
             finally:
                 del result  # or the error would refer to itself through this frame, and keep its buffer
-        self._ticket += 1
-        counters = work.counters
-        counters.batches += 1
-        counters.rows += result.rows
-        counters.frames += result.frames
-        counters.bytes += result.nbytes
-        self._delivered()
+        work.delivered = ticket + 1
+        work.handed_out.append(result.entry)
+        if len(work.handed_out) >= _COUNTED_TOGETHER:
+            work.count()
         return result
 
     def _obtain(self, ticket: int) -> Batch | Failure:
-        """Reads the batch, or waits for the thread that reads it."""
+        """Reads a batch rather than wait idly, and gives the one that is due."""
         work, counters = self.work, self.work.counters
+        self._check(ticket)
         started = time.perf_counter()
-        if work.take(ticket):
+        # The one that is due, or, if a thread is reading that, the one behind it.
+        own = work.take(min(ticket + 2, len(work.batches)))
+        if own >= 0:
             buffer = work.pool.take_now()
             if buffer is None:
                 counters.unpooled_buffers += 1
                 buffer = Buffer()
-            result = work.read_into(ticket, buffer)
-        else:
-            work.wanted = ticket
-            while ticket not in work.results:
-                if work.stopped:
-                    raise ClosedError("the loader was closed while a batch was waited for")
-                work.signal.get()
-            work.wanted = -1
-            result = work.results.pop(ticket)
+            read = work.read_into(own, buffer)
+            if own == ticket:
+                counters.consumer_wait_seconds += time.perf_counter() - started
+                return read
+            work.results[own] = read
+        work.wanted = ticket
+        while ticket not in work.results:
+            if work.stopped:
+                raise ClosedError("the loader was closed while a batch was waited for")
+            work.signal.get()
+        work.wanted = -1
+        result = work.results.pop(ticket)
         counters.consumer_wait_seconds += time.perf_counter() - started
         return result
+
+    def _check(self, ticket: int) -> None:
+        """Ends the iteration where nothing more can come."""
+        work = self.work
+        if self._ended:
+            raise StopIteration
+        if work.process != _process:
+            raise ClosedError(
+                "this iterator belongs to the process that made it; call iter() on the loader in this one"
+            )
+        if work.stopped:
+            raise ClosedError("the loader was closed, or iterated anew, in the middle of this epoch")
+        if ticket == len(work.batches):
+            self._ended = True
+            work.close()
+            self._exhausted()
+            raise StopIteration
 
     def close(self) -> None:
         """Ends the threads, and waits for them; the iterator gives nothing more."""

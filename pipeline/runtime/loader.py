@@ -65,7 +65,7 @@ class Loader:
         world_size: int | None = None,
         even: Even = "pad",
         prefetch: int = 8,
-        threads: int = 2,
+        threads: int = 1,
         verify: Verify = "always",
     ) -> None:
         rank, world_size = _rank_of(rank, world_size)
@@ -86,7 +86,6 @@ class Loader:
         self._pool, self._pool_process = Pool(prefetch + _IN_HAND), os.getpid()
         self._epoch = self._begin = 0  # where the next iteration starts
         self._started = self._epoch, self._begin  # where the current one did
-        self._handed_out = 0
         self._work: Work | None = None  # not the iterator: an abandoned one has to be collected
         self._closed = False
 
@@ -118,7 +117,7 @@ class Loader:
         self._end_iteration()
         if self._pool_process != os.getpid():  # a forked child: the parent's queue may be locked for good
             self._pool, self._pool_process = Pool(self._prefetch + _IN_HAND), os.getpid()
-        self._started, self._handed_out = (self._epoch, self._begin), 0
+        self._started = self._epoch, self._begin
         verify = self._verify == "always" or (self._verify == "first" and self._epoch == 0)
         reader = self._reader
 
@@ -131,14 +130,10 @@ class Loader:
             self._pool,
             self._threads,
             self._counters,
-            self._count_one,
             self._finish_epoch,
         )
         self._work = iterator.work
         return iterator
-
-    def _count_one(self) -> None:
-        self._handed_out += 1
 
     def _finish_epoch(self) -> None:
         self._epoch, self._begin = self._started[0] + 1, 0
@@ -166,7 +161,7 @@ class Loader:
         """
         if self._epoch != self._started[0]:  # the iteration has ended
             return self._state(self._epoch, self._begin)
-        return self.state_at(self._handed_out)
+        return self.state_at(self._work.delivered if self._work else 0)
 
     def state_at(self, consumed: int) -> dict[str, Any]:
         """The position behind `consumed` batches of the current iteration, whatever was read ahead of them; in O(1).
@@ -218,13 +213,16 @@ class Loader:
                     "  open the loader as it was when the state was saved, or start afresh"
                 )
         self._end_iteration()
+        self._work = None
         self._epoch, self._begin = int(state["epoch"]), int(state["position"])
-        self._started, self._handed_out = (self._epoch, self._begin), 0
+        self._started = self._epoch, self._begin
 
     # -- ends --
 
     def metrics(self) -> Metrics:
         """What was read and waited for since the loader was opened."""
+        if self._work is not None:
+            self._work.count()
         return Metrics(**vars(self._counters), ready=len(self._work.results) if self._work else 0)
 
     def close(self) -> None:
@@ -236,7 +234,6 @@ class Loader:
     def _end_iteration(self) -> None:
         if self._work is not None:
             self._work.close()
-        self._work = None
 
     def _check_open(self) -> None:
         if self._closed:

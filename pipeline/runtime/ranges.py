@@ -1,10 +1,16 @@
-"""Reads batches of a dataset into leased buffers, by byte ranges, and checks them."""
+"""Reads batches of a dataset into leased buffers, by byte ranges, and checks them.
+
+A batch passes through few lines of Python here, and through few calls that let go of the interpreter lock: where threads
+hand it to each other, a batch can lose more time than its reading takes. So what is looked up at every batch is laid out
+in plain tuples when a shard is opened, and arrays are made when they are asked for.
+"""
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import preadv
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,72 +18,97 @@ import numpy as np
 
 from seqprep.config import suggestion
 from seqprep.errors import ConfigError, CorruptError, DatasetError
-from seqprep.files import DescriptorCache, read_exactly
+from seqprep.files import FileCache, read_exactly
 from seqprep.runtime.pool import Lease, aligned
-from seqprep.shards import Dataset, Sidecar, checksum
-from seqprep.types import Array, Int64, Tags, UInt8
+from seqprep.shards import Dataset, Sidecar, crc32c
+from seqprep.types import Array, Int64, UInt8
 
 LeaseOf = Callable[[int], Lease]
 """Gives memory of a number of bytes."""
 
 
-class _Column(NamedTuple):
-    """One key of a shard, with plain lists for what is looked up at every batch."""
+class _Range(NamedTuple):
+    """One array of one batch."""
 
-    name: str
-    dtype: np.dtype[Any]
+    place: int
+    """Where it goes in the batch's memory."""
+    size: int
+    offset: int
+    """Where it is in the shard."""
+    crc: int
     shape: tuple[int, ...]
-    frames: list[int] | None
-    offset: list[int]
-    size: list[int]
-    crc: list[int]
+
+
+class Entry(NamedTuple):
+    """One batch of a shard."""
+
+    ranges: tuple[_Range, ...]
+    """Of each key that is read."""
+    array_bytes: int
+    """Of all arrays, each aligned; the block of the fields comes behind them."""
+    block: slice
+    """The batch's block among those of the shard."""
+    begin: int
+    """The batch's first row in the shard."""
+    end: int
+    """One past its last."""
+    frames: int
+    """Valid frames of the first key that is read, context included."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the keys' arrays, padding included."""
+        return sum([found.size for found in self.ranges])
 
 
 class _Field(NamedTuple):
-    """One field of a shard's rows."""
+    """A field of the rows."""
 
-    name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+    """Of one row."""
     row_bytes: int
 
 
 class _Shard:
     """A shard's tables, made ready for the reading loop."""
 
-    __slots__ = ("block_bounds", "blocks", "bounds", "columns", "fields", "frames", "names", "path", "tag_bounds", "tags")
+    __slots__ = ("blocks", "dtypes", "entries", "fields", "path", "tags")
 
     def __init__(self, path: Path, sidecar: Sidecar, keys: Sequence[str]) -> None:
         table = sidecar.table
-        self.path, self.tags = str(path), table.tags
-        self.tag_bounds: list[int] = np.append(0, table.tags.ends)[table.bounds].tolist()
-        self.bounds: list[int] = table.bounds.tolist()
-        self.columns = [
-            _Column(
-                name,
-                np.dtype(table.keys[name].dtype),
-                table.keys[name].shape,
-                table.batch_frames[name].tolist() if table.keys[name].has_time else None,
-                sidecar.offsets[name].tolist(),
-                table.array_bytes(name).tolist(),
-                sidecar.crcs[name].tolist(),
-            )
-            for name in keys
-        ]
         fields = {
             name: values for name, values in table.fields.items() if "/" not in name or name.split("/")[0] in keys
         }
-        self.fields = [
-            _Field(name, values.dtype, values.shape[1:], values[:1].nbytes) for name, values in fields.items()
-        ]
-        self.names = (*keys, *fields, "seq_tag")
-        self.blocks, self.block_bounds = _field_blocks(list(fields.values()), table.batch_rows)
-        counted = next((f"{name}/size0" for name in keys if f"{name}/size0" in fields), None)
-        sizes = fields[counted] if counted else np.zeros(self.bounds[-1], np.int32)
-        self.frames: list[int] = np.add.reduceat(sizes, table.bounds[:-1], dtype=np.int64).tolist()
+        self.path, self.tags = str(path), table.tags
+        self.dtypes = {key: (number, np.dtype(table.keys[key].dtype)) for number, key in enumerate(keys)}
+        self.fields = {
+            name: _Field(values.dtype, values.shape[1:], values[:1].nbytes) for name, values in fields.items()
+        }
+        blocks, block_bounds = _field_blocks(list(fields.values()), table.batch_rows)
+        self.blocks = blocks.data
+        self.entries = _entries(sidecar, keys, block_bounds)
 
 
-def _field_blocks(fields: Sequence[Array], batch_rows: Int64) -> tuple[UInt8, list[int]]:
+def _entries(sidecar: Sidecar, keys: Sequence[str], block_bounds: Int64) -> list[Entry]:
+    table = sidecar.table
+    place = np.zeros(len(table.batch_rows), np.int64)
+    per_key = []
+    for key in keys:
+        size, spec = table.array_bytes(key), table.keys[key]
+        axes = [table.batch_rows.tolist(), *([table.batch_frames[key].tolist()] if spec.has_time else [])]
+        shapes = [(*lengths, *spec.shape) for lengths in zip(*axes, strict=True)]
+        columns = (place, size, sidecar.offsets[key], sidecar.crcs[key])
+        per_key.append(list(map(_Range, *(column.tolist() for column in columns), shapes)))
+        place = place + aligned(size)
+    counted = next(f"{key}/size0" for key in table.keys if key in (*keys, *table.keys) and table.keys[key].has_time)
+    frames = np.add.reduceat(table.fields[counted], table.bounds[:-1], dtype=np.int64)
+    blocks = map(slice, block_bounds[:-1].tolist(), block_bounds[1:].tolist())
+    rows = table.bounds.tolist()
+    return list(map(Entry, zip(*per_key, strict=True), place.tolist(), blocks, rows[:-1], rows[1:], frames.tolist()))
+
+
+def _field_blocks(fields: Sequence[Array], batch_rows: Int64) -> tuple[UInt8, Int64]:
     """Lays the fields of each batch side by side, each aligned, so that one copy brings all of them into a buffer.
 
     Args:
@@ -97,7 +128,7 @@ def _field_blocks(fields: Sequence[Array], batch_rows: Int64) -> tuple[UInt8, li
         rows = np.arange(len(values)) + np.repeat(place // width - first, batch_rows)
         blocks.view(f"V{width}")[rows] = np.ascontiguousarray(values).reshape(-1).view(f"V{width}")
         place += size
-    return blocks, bounds.tolist()
+    return blocks, bounds
 
 
 class Batch(Mapping[str, Any]):
@@ -107,58 +138,45 @@ class Batch(Mapping[str, Any]):
     when it is first asked for, so that those nobody uses cost nothing; `dict(batch)` makes all.
     """
 
-    __slots__ = ("_lease", "_made", "_number", "_shard")
+    __slots__ = ("_lease", "_made", "_shard", "entry")
 
-    def __init__(self, shard: _Shard, number: int, lease: Lease) -> None:
-        self._shard, self._number, self._lease = shard, number, lease
+    def __init__(self, shard: _Shard, entry: Entry, lease: Lease) -> None:
+        self._shard, self.entry, self._lease = shard, entry, lease
         self._made: dict[str, Any] = {}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._shard.names)
-
-    def __len__(self) -> int:
-        return len(self._shard.names)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._shard.names
 
     def __getitem__(self, name: str) -> Any:
         made = self._made.get(name)
         if made is None:
-            made = self._made[name] = self._make(name)
+            found = self._shard.dtypes.get(name)
+            if found is None:
+                made = self._make(name)
+            else:
+                place, _, _, _, shape = self.entry.ranges[found[0]]
+                made = np.ndarray(shape, found[1], self._lease, place)
+            self._made[name] = made
         return made
 
     def _make(self, name: str) -> Any:
-        shard, number, place = self._shard, self._number, 0
-        begin, end = shard.bounds[number], shard.bounds[number + 1]
+        shard, (_, place, _, begin, end, _) = self._shard, self.entry
         if name == "seq_tag":
-            first, last = shard.tag_bounds[number], shard.tag_bounds[number + 1]
-            return Tags(shard.tags.data[first:last], shard.tags.ends[begin:end] - first)
-        for column in shard.columns:
-            if column.name == name:
-                frames = () if column.frames is None else (column.frames[number],)
-                return np.ndarray((end - begin, *frames, *column.shape), column.dtype, self._lease, place)
-            place += (column.size[number] + 63) & -64
-        for field in shard.fields:
-            if field.name == name:
-                return np.ndarray((end - begin, *field.shape), field.dtype, self._lease, place)
-            place += (field.row_bytes * (end - begin) + 63) & -64
-        raise KeyError(name)
+            return shard.tags.take(np.arange(begin, end))
+        wanted = shard.fields[name]
+        for other, field in shard.fields.items():
+            if other == name:
+                break
+            place += aligned(field.row_bytes * (end - begin))
+        return np.ndarray((end - begin, *wanted.shape), wanted.dtype, self._lease, place)
 
-    @property
-    def rows(self) -> int:
-        """Rows of the batch."""
-        return self._shard.bounds[self._number + 1] - self._shard.bounds[self._number]
+    def __iter__(self) -> Iterator[str]:
+        yield from self._shard.dtypes
+        yield from self._shard.fields
+        yield "seq_tag"
 
-    @property
-    def frames(self) -> int:
-        """Valid frames of the first key that is read, context included."""
-        return self._shard.frames[self._number]
+    def __len__(self) -> int:
+        return len(self._shard.dtypes) + len(self._shard.fields) + 1
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the keys' arrays, padding included."""
-        return sum([column.size[self._number] for column in self._shard.columns])
+    def __contains__(self, name: object) -> bool:
+        return name in self._shard.dtypes or name in self._shard.fields or name == "seq_tag"
 
     def __repr__(self) -> str:
         return f"Batch({', '.join(f'{name}: {self[name].dtype} {list(self[name].shape)}' for name in self)})"
@@ -188,7 +206,7 @@ class BatchReader:
         self._before: list[int] = dataset.batches_before().tolist()
         self._shards: dict[int, _Shard] = {}
         self._lock = threading.Lock()
-        self._descriptors = DescriptorCache()
+        self._files = FileCache()
 
     def __len__(self) -> int:
         """Batches of the dataset."""
@@ -196,12 +214,15 @@ class BatchReader:
 
     def close(self) -> None:
         """Closes the shards' files."""
-        self._descriptors.close()
+        self._files.close()
 
     def _open(self, number: int) -> _Shard:
         with self._lock:
-            made = _Shard(self._dataset.shard_path(number), self._dataset.sidecar(number), self.keys)
-            return self._shards.setdefault(number, made)
+            shard = self._shards.get(number)
+            if shard is None:
+                shard = _Shard(self._dataset.shard_path(number), self._dataset.sidecar(number), self.keys)
+                self._shards[number] = shard
+            return shard
 
     def read(self, batch: int, lease_of: LeaseOf, verify: bool) -> Batch:
         """Reads one batch.
@@ -217,41 +238,36 @@ class BatchReader:
         """
         number = bisect_right(self._before, batch) - 1
         shard = self._shards.get(number) or self._open(number)
-        within = batch - self._before[number]
-        block = shard.blocks[shard.block_bounds[within] : shard.block_bounds[within + 1]]
-        size = 0
-        for column in shard.columns:
-            size += (column.size[within] + 63) & -64
-        lease = lease_of(size + len(block))
-        self._read_arrays(shard, within, memoryview(lease), verify)  # type: ignore[arg-type]
-        lease[size:] = block
-        return Batch(shard, within, lease)
-
-    def _read_arrays(self, shard: _Shard, batch: int, memory: memoryview, verify: bool) -> None:
-        """Reads the keys' arrays to the front of the memory."""
-        place = 0
+        entry = shard.entries[batch - self._before[number]]
+        ranges, array_bytes, block, _, _, _ = entry
+        fields = shard.blocks[block]
+        lease = lease_of(array_bytes + len(fields))
+        memory = memoryview(lease)  # type: ignore[arg-type]
         try:
-            descriptor = self._descriptors.acquire(shard.path)
-            try:
-                for column in shard.columns:
-                    size = column.size[batch]
-                    target = memory[place : place + size]
-                    if size and read_exactly(descriptor, target, column.offset[batch]) < size:
-                        raise CorruptError(_place(shard, batch, column) + ": the shard ends before them; make it again")
-                    if verify and checksum(target) != column.crc[batch]:
-                        raise CorruptError(
-                            _place(shard, batch, column)
-                            + " differ from their checksum; seqprep verify finds all such places"
-                        )
-                    place += (size + 63) & -64
-            finally:
-                self._descriptors.release(shard.path)
+            file = self._files.get(shard.path)
+            for place, size, offset, crc, _ in ranges:
+                target = memory[place : place + size]
+                if preadv(file.descriptor, [target], offset) != size and (
+                    read_exactly(file.descriptor, target, offset) != size
+                ):
+                    raise CorruptError(f"{_place(shard, entry, offset)}: the shard ends before them; make it again")
+                if verify and crc32c(target) != crc:
+                    raise CorruptError(
+                        f"{_place(shard, entry, offset)} differ from their checksum; "
+                        "seqprep verify finds all such places"
+                    )
         except OSError as error:
+            number = shard.entries.index(entry)
             raise DatasetError(
-                f"{shard.path}: batch {batch} can't be read: {error.strerror}; check the disk"
+                f"{shard.path}: batch {number} can't be read: {error.strerror}; check the disk"
             ) from error
+        memory[array_bytes:] = fields
+        return Batch(shard, entry, lease)
 
 
-def _place(shard: _Shard, batch: int, column: _Column) -> str:
-    start = column.offset[batch]
-    return f"{shard.path}: batch {batch}, key {column.name!r}: bytes {start} to {start + column.size[batch]}"
+def _place(shard: _Shard, entry: Entry, offset: int) -> str:
+    number = next(number for number, found in enumerate(entry.ranges) if found.offset == offset and found.size)
+    return (
+        f"{shard.path}: batch {shard.entries.index(entry)}, key {list(shard.dtypes)[number]!r}: "
+        f"bytes {offset} to {offset + entry.ranges[number].size}"
+    )

@@ -1,6 +1,6 @@
 """The formats on disk: writing, the sidecar and the index, opening, verification."""
 
-from seqprep.shards.checksum import checksum
+from seqprep.shards.checksum import checksum, crc32c
 from seqprep.shards.dataset import Dataset
 from seqprep.shards.index import INDEX_NAME, Index, read_index, write_index
 from seqprep.shards.sidecar import Sidecar, read_sidecar
@@ -19,6 +19,7 @@ __all__ = [
     "Sidecar",
     "Storage",
     "checksum",
+    "crc32c",
     "read_index",
     "read_sidecar",
     "record_of",

@@ -36,7 +36,9 @@ class Dataset:
         try:
             size = (self.path / name).stat().st_size
         except OSError as error:
-            raise DatasetError(f"{self.path / name}: the shard can't be opened: {error.strerror}; make the dataset again") from error
+            raise DatasetError(
+                f"{self.path / name}: the shard can't be opened: {error.strerror}; make the dataset again"
+            ) from error
         if size != expected:
             raise CorruptError(
                 f"{self.path / name}: the shard has {size} bytes where the index says {expected} "
@@ -51,7 +53,9 @@ class Dataset:
 
     def batches_before(self) -> Int64:
         """Batches of all earlier shards together; int64 [shards + 1]."""
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum([shard.batches for shard in self.index.shards], dtype=np.int64)])
+        return np.concatenate(
+            [np.zeros(1, np.int64), np.cumsum([shard.batches for shard in self.index.shards], dtype=np.int64)]
+        )
 
     def shard_path(self, shard: int) -> Path:
         """Path of a shard's file."""

@@ -103,7 +103,9 @@ def read_index(folder: Path) -> Index:
         text = path.read_bytes()
     except FileNotFoundError as error:
         if not folder.exists():
-            raise DatasetError(f"{folder}: no such folder; check the path, or make the dataset with seqprep chunk") from error
+            raise DatasetError(
+                f"{folder}: no such folder; check the path, or make the dataset with seqprep chunk"
+            ) from error
         raise UnfinishedError(
             f"{folder}: holds no {INDEX_NAME}, so it is no finished dataset; run the same seqprep chunk again to finish it"
         ) from error
@@ -115,7 +117,9 @@ def read_index(folder: Path) -> Index:
         content = json.loads(text)
         version = content["seqprep"]
         if isinstance(version, int) and version > VERSION:
-            raise DatasetError(f"{path}: version {version} is newer than this seqprep reads ({VERSION}); update seqprep")
+            raise DatasetError(
+                f"{path}: version {version} is newer than this seqprep reads ({VERSION}); update seqprep"
+            )
         if content.pop("crc32c") != _content_crc(content):
             raise ValueError("its checksum differs")
         return Index(

@@ -80,7 +80,11 @@ def _sections(sidecar: Sidecar) -> dict[str, Array]:
     sections |= {f"frames:{name}": frames for name, frames in table.batch_frames.items()}
     sections |= {f"field:{name}": values for name, values in table.fields.items()}
     sections |= {"tags": table.tags.data, "tags.ends": table.tags.ends}
-    sections |= {"region.offset": sidecar.regions.offset, "region.size": sidecar.regions.size, "region.crc": sidecar.regions.crc}
+    sections |= {
+        "region.offset": sidecar.regions.offset,
+        "region.size": sidecar.regions.size,
+        "region.crc": sidecar.regions.crc,
+    }
     return {name: array.astype(array.dtype.newbyteorder("<"), copy=False) for name, array in sections.items()}
 
 
@@ -117,7 +121,9 @@ def read_sidecar(shard: Path, expected_crc: int | None = None) -> Sidecar:
     size = int.from_bytes(data[8:16], "little")
     header = json.loads(data[16 : 16 + size])
     if header["version"] > VERSION:
-        raise DatasetError(f"{path}: version {header['version']} is newer than this seqprep reads ({VERSION}); update seqprep")
+        raise DatasetError(
+            f"{path}: version {header['version']} is newer than this seqprep reads ({VERSION}); update seqprep"
+        )
     return _parse(header, data, 16 + len(_padded(data[16 : 16 + size])))
 
 

@@ -69,7 +69,9 @@ def verify_shard(path: Path, sidecar: Sidecar) -> tuple[int, list[Fault]]:
         raise DatasetError(f"{path}: the shard can't be opened: {error.strerror}; make the dataset again") from error
     try:
         if os.fstat(descriptor).st_size != sidecar.file_bytes:
-            faults.append(Fault(path.name, "its size differs from what its sidecar says", 0, os.fstat(descriptor).st_size))
+            faults.append(
+                Fault(path.name, "its size differs from what its sidecar says", 0, os.fstat(descriptor).st_size)
+            )
         for what, offset, size, crc in _ranges(sidecar):
             checked += size
             if _range_crc(descriptor, offset, size) != crc:

@@ -17,7 +17,7 @@ import numpy as np
 
 from seqprep.config import Options as BaseOptions
 from seqprep.errors import SourceError
-from seqprep.files import DescriptorCache, read_exactly
+from seqprep.files import FileCache, read_exactly
 from seqprep.sources.fingerprint import fingerprint_of
 from seqprep.sources.paths import find_files
 from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags
@@ -81,11 +81,11 @@ class Hdf5Source:
         self._open_handles()
 
     def _open_handles(self) -> None:
-        self._descriptors = DescriptorCache(16)
+        self._files = FileCache(16)
         self._handles = _Handles()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_descriptors", "_handles")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_files", "_handles")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -119,9 +119,9 @@ class Hdf5Source:
             if stored.file_offset is None:
                 self._handles.read(path, stored.dataset, first, out)
                 return out
-            with self._descriptors.open(path) as descriptor:
-                flat = out.reshape(-1).view(np.uint8)
-                done = read_exactly(descriptor, flat, stored.file_offset + first * stored.spec.nbytes)
+            flat = out.reshape(-1).view(np.uint8)
+            file = self._files.get(str(path))
+            done = read_exactly(file.descriptor, flat, stored.file_offset + first * stored.spec.nbytes)
         except OSError as error:
             raise SourceError(
                 f"{path}: sequence {self._tags[sequence]!r}, key {key!r} can't be read: {error}; is the file whole?"
@@ -138,7 +138,7 @@ class Hdf5Source:
 
     def close(self) -> None:
         """Gives back open files."""
-        self._descriptors.close()
+        self._files.close()
         self._handles.close()
         self._open_handles()
 
