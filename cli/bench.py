@@ -28,11 +28,13 @@ def command(
     Example:
       seqprep bench shards/train
     """
+    import os
     from dataclasses import asdict
 
     from seqprep.config.units import format_bytes, parse_bytes
     from seqprep.report.bench import bench
 
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's notes on its own start are none of the result
     result = bench(
         path,
         rounds=rounds,

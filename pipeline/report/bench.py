@@ -186,5 +186,5 @@ def _read_staged(
         for _ in islice(iterator, batches):
             first = first or time.perf_counter() - started
         seconds = time.perf_counter() - started
-        waited.append(staged.metrics().stage_wait_seconds / seconds)
+        waited.append(staged.metrics().blocked_seconds / seconds)
     return seconds, first or seconds

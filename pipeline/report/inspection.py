@@ -62,7 +62,7 @@ def describe_batch(path: str | Path, number: int) -> dict[str, dict[str, Any]]:
         if not 0 <= number < len(loader):
             raise DatasetError(f"{path}: has no batch {number}; its batches are 0 to {len(loader) - 1}")
         batch: Batch = loader.batch(number)
-    return {name: _describe(array) for name, array in batch.items()}
+    return {name: _describe(np.asarray(array)) for name, array in batch.items()}
 
 
 def _describe(array: np.ndarray[Any, Any]) -> dict[str, Any]:

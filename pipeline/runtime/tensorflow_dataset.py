@@ -66,7 +66,7 @@ def dataset(loader: Loader, *, inputs: Names | None = None, targets: Names | Non
         if whole and not _starts_whole(loader):
             raise ConfigError("the loader's state was loaded after its dataset was made; load it before")
         for batch in _one_ahead(iter(loader)):
-            yield select(batch | {"seq_tag": _encoded(batch["seq_tag"])})
+            yield select({**batch, "seq_tag": _encoded(batch["seq_tag"])})
 
     made = tf.data.Dataset.from_generator(elements, output_signature=select(specs))
     return made.apply(tf.data.experimental.assert_cardinality(len(loader))) if whole else made

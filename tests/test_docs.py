@@ -1,0 +1,133 @@
+"""Every command and snippet of README.md and docs/, and every sample configuration, is run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import seqprep
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = {"source": {"type": "synthetic", "sequences": 40}, "batch": {"max_frames": 3000, "max_sequences": 40},
+         "chunk": {"size": 50, "step": 25}, "context": 5}  # fmt: skip
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.S)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with the sample configurations, and where `seqprep` is on the PATH."""
+    (tmp_path / "sample_configs").symlink_to(ROOT / "sample_configs")
+    return tmp_path
+
+
+def shell(command: str, folder: Path) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=folder, env=os.environ | {"PATH": path},
+                          capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_main_job(checkout: Path) -> None:
+    command = next(block for block in blocks("README.md", "sh") if "bench shards/synthetic" in block)
+    installed = command.partition("&&")[2].partition("&&")[2]  # the environment is the one that runs this test
+    out = shell(installed.replace(".venv/bin/", ""), checkout)
+    assert "2,000 sequences" in out
+    assert "staged in TensorFlow" in out
+
+
+def test_the_other_commands(checkout: Path) -> None:
+    for block in blocks("README.md", "sh"):
+        if "venv" not in block:
+            shell(block, checkout)
+    assert (checkout / "shards" / "records" / "index.json").exists()
+
+
+def test_the_snippets_in_their_order(tmp_path: Path) -> None:
+    code = "\n".join(blocks("README.md", "python"))
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "rows in" in done.stdout
+
+
+@pytest.mark.parametrize("format", ["hdf5", "tfrecord"])
+def test_stock_tools_read_shards_as_documented(tmp_path: Path, format: str) -> None:
+    seqprep.chunk(SMALL | {"output": {"path": str(tmp_path / "out"), "format": format}})
+    with seqprep.Loader(tmp_path / "out") as loader:
+        np.savez(
+            tmp_path / "expected.npz", *(array for batch in loader for array in (batch["data"], batch["data/size0"]))
+        )
+    snippet = blocks("docs/format.md", "python")[0 if format == "hdf5" else 1]
+    assert len(snippet.strip().splitlines()) - snippet.count("import ") <= 5
+    read = {
+        "hdf5": "for i in range(h5py.File(path)['batches/rows'].shape[0]):\n"
+        + "".join(f"    {line}\n" for line in snippet.splitlines())
+        + "    got += [data, size0]\n",
+        "tfrecord": snippet + "for batch in batches: got += [batch['data'].numpy(), batch['data/size0'].numpy()]\n",
+    }[format]
+    shard = next(path for path in sorted((tmp_path / "out").iterdir()) if path.suffix in (".h5", ".tfrecord"))
+    code = (
+        "import sys\nsys.modules['seqprep'] = None\nimport numpy, h5py\n"
+        f"path, got = {str(shard)!r}, []\n{read}"
+        f"expected = numpy.load({str(tmp_path / 'expected.npz')!r})\n"
+        "assert len(got) == len(expected.files) > 10\n"
+        "for name, array in zip(expected.files, got): numpy.testing.assert_array_equal(expected[name], array, strict=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["synthetic", "hdf5", "audio"])
+def test_sample_configurations(checkout: Path, name: str) -> None:
+    (checkout / "corpus").mkdir()
+    with h5py.File(checkout / "corpus" / "a.hdf", "w") as file:
+        file["inputs"] = np.zeros((90, 3), np.float32)
+        file["targets/data/classes"] = np.arange(90, dtype=np.int32)
+        file["seqLengths"] = np.array([[40, 40], [50, 50]], np.int32)
+        file["seqTags"] = np.array([b"a", b"b"])
+    with wave.open(str(checkout / "a.wav"), "wb") as audio:
+        audio.setnchannels(1)
+        audio.setsampwidth(2)
+        audio.setframerate(8000)
+        audio.writeframes(np.random.default_rng(1).integers(-999, 999, 8000).astype("<i2").tobytes())
+    (checkout / "recordings.csv").write_text("path,digit\na.wav,seven\n")
+    shell(f"seqprep chunk sample_configs/{name}.yaml && seqprep verify shards/{name}", checkout)
+
+
+def test_files_of_returnn_keep_values_tags_and_lengths(shared_data: Path, tmp_path: Path) -> None:
+    for name, keys in (("simple_dense_classes", {"data": {}, "classes": {}}), ("simple_sparse", {"data": {}}),
+                       ("simple_dense_subsampled", {"data": {}, "phon": {"rate": 3}})):  # fmt: skip
+        path = shared_data / "returnn" / f"{name}.hdf"
+        for format in ("hdf5", "tfrecord"):
+            out = tmp_path / f"{name}-{format}"
+            seqprep.chunk({"source": {"type": "hdf5", "path": str(path)}, "keys": keys, "batch": {"max_sequences": 5},
+                           "chunk": {"size": 12, "step": 6}, "output": {"path": str(out), "format": format}})  # fmt: skip
+            with h5py.File(path) as file, seqprep.Loader(out) as loader:
+                lengths, tags = file["seqLengths"][...], [tag.decode() for tag in file["seqTags"]]
+                data = {"data": file["inputs"][...]} | {
+                    key: values[...] for key, values in file.get("targets/data", {}).items()
+                }
+                seen = set()
+                for batch in loader:
+                    for row, sequence in enumerate(batch["seq_idx"].tolist()):
+                        assert batch["seq_tag"][row] == tags[sequence]
+                        for column, key in enumerate(keys):
+                            first = lengths[:sequence, column].sum() + batch[f"{key}/start"][row]
+                            size = batch[f"{key}/size0"][row]
+                            assert batch[f"{key}/length"][row] == lengths[sequence, column]
+                            np.testing.assert_array_equal(batch[key][row, :size], data[key][first : first + size])
+                            seen |= {(key, place) for place in range(first, first + size)}
+                assert len(seen) == sum(len(data[key]) for key in keys)
