@@ -168,7 +168,7 @@ def load_config(settings: Document | Mapping[str, Any] | str | Path) -> Config:
         ConfigError: a setting is unknown, mistyped or impossible; names file, line and remedy.
     """
     document = as_document(settings)
-    config = build(Config, document.data, document)
+    config = build(Config, {"batch": {}} | document.data, document)
     config._document = document
     inputs = [name for name, key in config.keys.items() if key.input]
     if len(inputs) > 1:

@@ -59,6 +59,7 @@ def gather_places(rows: KeyRows, which: slice, offset: Int64, padded_frames: int
     """
     length = rows.length[which, None]
     frame = (rows.start[which] - rows.left[which])[:, None] + np.arange(padded_frames)
+    places: Int64
     if rule.pad == "edge":
         places = np.clip(frame, 0, np.maximum(length - 1, 0)) + offset[:, None]
     else:

@@ -127,7 +127,8 @@ def _reading(
 
 def _ranges(dataset: Dataset, max_bytes: int) -> tuple[list[list[tuple[Path, int, int]]], int]:
     """File, offset and size of every array of the first batches, and how many rows those have."""
-    ranges, rows, total = [], 0, 0
+    ranges: list[list[tuple[Path, int, int]]] = []
+    rows = total = 0
     for shard in range(len(dataset.index.shards)):
         sidecar = dataset.sidecar(shard)
         sizes = {key: sidecar.table.array_bytes(key).tolist() for key in sidecar.table.keys}

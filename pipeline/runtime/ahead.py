@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, cast
 
 from seqprep.errors import ClosedError
 from seqprep.runtime.pool import Buffer
@@ -86,7 +87,7 @@ class Work:
     """What the threads share. Knows nothing of the iterator, so that this can be collected while they run."""
 
     def __init__(self, batches: Int64, read: ReadOne, pool: Pool, counters: Counters, threads: int) -> None:
-        self.batches, self.read, self.pool, self.counters = memoryview(batches), read, pool, counters
+        self.batches, self.read, self.pool, self.counters = memoryview(cast(Any, batches)), read, pool, counters
         self.turn = threading.Lock()
         self.next_ticket = 0
         self.delivered = 0  # batches handed out
@@ -208,7 +209,7 @@ class ReadAhead(Iterator[Batch]):
         result = work.results.pop(ticket, None)
         if result is None or work.process != _process:
             result = self._obtain(ticket)
-        if type(result) is Failure:
+        if isinstance(result, Failure):
             work.close()
             try:
                 raise result.error

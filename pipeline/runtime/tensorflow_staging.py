@@ -251,6 +251,11 @@ class Stage:
         """Where the tensors are."""
         return self._device
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
     def __len__(self) -> int:
         """Batches of a whole epoch."""
         return len(cast(Any, self._source))
@@ -268,7 +273,7 @@ class Stage:
         self._end_iteration()
         self._work = _Work(iter(self._source), self._device, self._depth, self._counters)
         self._position = _Position()
-        if self._closed:  # meanwhile, by another thread
+        if self.closed:  # meanwhile, by another thread
             self._work.stop()
         return StageIterator(self._work, self._position)
 
