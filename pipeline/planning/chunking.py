@@ -72,10 +72,11 @@ def core_frames(lengths: Int64, counts: Int64, chunk: ChunkRule | None) -> Int64
     """
     if chunk is None:
         return lengths * counts
-    full: Int64 = np.clip((lengths - chunk.size_frames) // chunk.step_frames + 1, 0, counts)
+    full = np.clip((lengths - chunk.size_frames) // chunk.step_frames + 1, 0, counts)
     short = counts - full
     starts = chunk.step_frames * ((full + counts - 1) * short // 2)  # of the short chunks, summed
-    return full * chunk.size_frames + short * lengths - starts
+    total: Int64 = full * chunk.size_frames + short * lengths - starts
+    return total
 
 
 def row_frames(core: Int64, rule: KeyRule) -> Int64:
