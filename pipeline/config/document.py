@@ -13,6 +13,8 @@ from seqprep.errors import ConfigError
 
 SettingPath = tuple[str | int, ...]
 
+_MOST_NESTED = 50
+
 
 @dataclass
 class Document:
@@ -103,7 +105,7 @@ def parse_document(text: str, name: str = "settings") -> Document:
         raise ConfigError(f"{place}: not valid YAML: {problem}") from error
     except ConfigError:
         raise
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"{name}: not valid YAML: {error}") from error
     finally:
         if loader is not None:
@@ -112,6 +114,9 @@ def parse_document(text: str, name: str = "settings") -> Document:
 
 
 def _note_lines(node: yaml.Node, path: SettingPath, document: Document) -> None:
+    if len(path) > _MOST_NESTED:
+        place = f"{document.name}:{node.start_mark.line + 1}"
+        raise ConfigError(f"{place}: settings are nested more than {_MOST_NESTED} deep, or refer to themselves")
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             place = f"{document.name}:{key.start_mark.line + 1}"
