@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from seqprep.execution import chunk as chunk
     from seqprep.runtime import Loader as Loader
     from seqprep.runtime import Metrics as Metrics
+    from seqprep.runtime import unpack as unpack
     from seqprep.sources import Source as Source
     from seqprep.sources import open_source as open_source
 
@@ -29,6 +30,7 @@ _HOMES = {
     "chunk": "seqprep.execution",
     "load_config": "seqprep.config",
     "open_source": "seqprep.sources",
+    "unpack": "seqprep.runtime",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]

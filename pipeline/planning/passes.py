@@ -13,7 +13,7 @@ from seqprep.planning.chunking import count_chunks
 from seqprep.planning.ordering import order_sequences, row_hashes
 from seqprep.planning.plan import Plan, ShardPlan, ShardTask
 from seqprep.planning.rules import Rules
-from seqprep.planning.sharding import cut_rows, cut_shards
+from seqprep.planning.sharding import chunk_bytes, cut_rows, cut_shards
 from seqprep.types import Int64
 
 _BLOCK_ROWS = 1 << 20
@@ -33,6 +33,8 @@ class GlobalPlan:
     """int64 [rows]: rows in the order of writing, numbered through from sequence to sequence."""
     cuts: Int64
     """int64 [shards + 1]: shard i begins at this place of the order."""
+    sequences: int
+    """Sequences that have a row in a shard."""
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
@@ -41,11 +43,6 @@ class GlobalPlan:
     def rows(self) -> int:
         """Rows of all shards."""
         return len(self.order)
-
-    @property
-    def sequences(self) -> int:
-        """Sequences that have a row in a shard."""
-        return len(np.unique(np.searchsorted(self.ends, self.order, side="right")))
 
     def task(self, shard: int) -> ShardTask:
         """Gives what is needed to plan one shard's rows: neighbouring chunks of a sequence as one piece of it.
@@ -127,9 +124,10 @@ def _global_plan(
     number = np.arange(len(sequence)) - np.repeat(ends - taken, taken)
     order = np.argsort(row_hashes(sequence, number, rules, epoch), kind="stable")
     order = order[_partition(len(order), "rows", rules)]
-    cuts = cut_rows(sequence[order], number[order], lengths, rules)
+    cuts = cut_rows(chunk_bytes(sequence, number, lengths, rules)[order], rules)
+    owners = np.count_nonzero(taken) if len(order) == len(sequence) else len(np.unique(sequence[order]))
     narrow = np.int32 if len(sequence) <= np.iinfo(np.int32).max else np.int64
-    return GlobalPlan(rules, epoch, lengths, classes, ends, order.astype(narrow), cuts)
+    return GlobalPlan(rules, epoch, lengths, classes, ends, order.astype(narrow), cuts, int(owners))
 
 
 def _partition(count: int, what: str, rules: Rules) -> slice:

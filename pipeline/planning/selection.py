@@ -114,8 +114,9 @@ def _found(patterns: tuple[str, ...], tags: Tags) -> Array:
     """In which tags one of the patterns is found; the one place where each sequence has to be looked at by Python."""
     searches = [re.compile(pattern).search for pattern in patterns]
     if len(searches) == 1:
-        return np.fromiter((searches[0](tag) is not None for tag in tags), bool, len(tags))
-    return np.fromiter((any(search(tag) for search in searches) for tag in tags), bool, len(tags))
+        search = searches[0]
+        return np.array([search(tag) is not None for tag in tags], bool)
+    return np.array([any(search(tag) for search in searches) for tag in tags], bool)
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,8 @@ def split(places: Int64, tags: Tags, rule: SplitRule) -> dict[str, Int64]:
         ConfigError: the pattern isn't found in a tag, or a part is empty.
     """
     names = tags.take(places)
-    if rule.by is not None:
-        names = _groups(names, rule.by)
-    drawn = hashing.keyed(hashing.key_of(_SPLIT), names.hashes())
+    hashes = names.hashes() if rule.by is None else _group_hashes(names, rule.by)
+    drawn = hashing.keyed(hashing.key_of(_SPLIT), hashes)
     limits = [int(end * (1 << 64)) for end in accumulate(map(exact_share, rule.shares.values()))]
     inner = np.array([limit for limit in limits if limit < 1 << 64], np.uint64)  # what lies at 1 bounds nothing
     part = np.searchsorted(inner, drawn, side="right")
@@ -169,14 +169,18 @@ def split(places: Int64, tags: Tags, rule: SplitRule) -> dict[str, Int64]:
     return found | {REST: places[part == len(rule.shares)]}
 
 
-def _groups(tags: Tags, pattern: str) -> Tags:
+def _group_hashes(tags: Tags, pattern: str) -> hashing.UInt64:
+    """A hash of what the pattern's group finds in each tag; uint64 [tags]."""
     search = re.compile(pattern).search
-    found = [search(tag) for tag in tags]
-    missing = [number for number, match in enumerate(found) if match is None or match[1] is None]
+    known: dict[str | None, int] = {}
+    numbers = [known.setdefault(found[1], len(known)) if (found := search(tag)) else -1 for tag in tags]
+    nothing = known.get(None, -1)  # a group that takes no part in the match
+    missing = [place for place, number in enumerate(numbers) if number in (-1, nothing)]
     if missing:
         more = f" (nor in {len(missing) - 1:,} others)" if len(missing) > 1 else ""
         raise ConfigError(
             f"split.by is {pattern!r}, whose group isn't found in tag {tags[missing[0]]!r}{more}; "
             "change the pattern, or leave such sequences out with select"
         )
-    return Tags.of(match[1] for match in found if match is not None)
+    groups = Tags.of(group for group in known if group is not None)
+    return groups.hashes()[np.array(numbers, np.int64)]

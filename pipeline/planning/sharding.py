@@ -88,18 +88,16 @@ def cut_shards(order: Int64, counts: Int64, lengths: Mapping[str, Int64], rules:
     return ShardCuts(np.append(place[starts], len(order)), np.append(number[starts], 0))
 
 
-def cut_rows(sequence: Int64, number: Int64, lengths: Mapping[str, Int64], rules: Rules) -> Int64:
+def cut_rows(sizes: Int64, rules: Rules) -> Int64:
     """Closes a shard before the row that would take it past its size.
 
     Args:
-        sequence: int64 [rows]: place of each row's sequence in the source; rows in their order.
-        number: int64 [rows]: number of the chunk in its sequence.
-        lengths: for each key with time, int64 [sequences].
+        sizes: int64 [rows]: bytes of each row, from `chunk_bytes`, in their order.
+        rules: the rules.
 
     Returns:
         int64 [shards + 1]: shard i begins at this row.
     """
-    sizes = chunk_bytes(sequence, number, lengths, rules)
     return np.append(_greedy_starts(np.cumsum(sizes), rules.shard_bytes, np.zeros(0, np.int64)), len(sizes))
 
 

@@ -19,12 +19,16 @@ import numpy as np
 from seqprep.config import suggestion
 from seqprep.errors import ConfigError, CorruptError, DatasetError
 from seqprep.files import FileCache, read_exactly
+from seqprep.planning import positions, segment_ids
 from seqprep.runtime.pool import Lease, aligned
-from seqprep.shards import Dataset, Sidecar, crc32c
+from seqprep.shards import Dataset, ShardTable, Sidecar, crc32c
 from seqprep.types import Array, Int64, UInt8
 
 LeaseOf = Callable[[int], Lease]
 """Gives memory of a number of bytes."""
+
+DERIVED = {"segment_ids": segment_ids, "positions": positions}
+"""What a batch of packed rows holds of each key with time beside what is stored, made when it is asked for: int32 [B, T]."""
 
 
 class _Range(NamedTuple):
@@ -54,6 +58,8 @@ class Entry(NamedTuple):
     """One past its last."""
     frames: int
     """Valid frames of the first key that is read, context included."""
+    derived_bytes: int
+    """Of the arrays that are made when they are asked for, each aligned; they come behind the fields."""
 
     @property
     def nbytes(self) -> int:
@@ -73,7 +79,7 @@ class _Field(NamedTuple):
 class _Shard:
     """A shard's tables, made ready for the reading loop."""
 
-    __slots__ = ("blocks", "dtypes", "entries", "fields", "path", "tags")
+    __slots__ = ("blocks", "derived", "dtypes", "entries", "fields", "path", "tags")
 
     def __init__(self, path: Path, sidecar: Sidecar, keys: Sequence[str]) -> None:
         table = sidecar.table
@@ -85,7 +91,9 @@ class _Shard:
         self.fields = {
             name: _Field(values.dtype, values.shape[1:], values[:1].nbytes) for name, values in fields.items()
         }
-        blocks, block_bounds = _field_blocks(list(fields.values()), table.batch_rows)
+        packed = [key for key in keys if table.batch_segments is not None and table.keys[key].has_time]
+        self.derived = {f"{key}/{what}": (key, make) for key in packed for what, make in DERIVED.items()}
+        blocks, block_bounds = _field_blocks(list(fields.values()), table.batch_entries)
         self.blocks = blocks.data
         self.entries = _entries(sidecar, keys, block_bounds)
 
@@ -105,27 +113,37 @@ def _entries(sidecar: Sidecar, keys: Sequence[str], block_bounds: Int64) -> list
     frames = np.add.reduceat(table.fields[counted], table.bounds[:-1], dtype=np.int64)
     blocks = map(slice, block_bounds[:-1].tolist(), block_bounds[1:].tolist())
     rows = table.bounds.tolist()
-    return list(map(Entry, zip(*per_key, strict=True), place.tolist(), blocks, rows[:-1], rows[1:], frames.tolist()))
+    sizes, counts, derived = (some.tolist() for some in (place, frames, _derived_bytes(table, keys)))
+    return list(map(Entry, zip(*per_key, strict=True), sizes, blocks, rows[:-1], rows[1:], counts, derived))
 
 
-def _field_blocks(fields: Sequence[Array], batch_rows: Int64) -> tuple[UInt8, Int64]:
+def _derived_bytes(table: ShardTable, keys: Sequence[str]) -> Int64:
+    """Bytes of the arrays that each batch makes when they are asked for; int64 [batches]."""
+    total = np.zeros(len(table.batch_rows), np.int64)
+    for key in keys:
+        if table.batch_segments is not None and table.keys[key].has_time:
+            total += len(DERIVED) * aligned(4 * table.batch_rows * table.batch_frames[key])
+    return total
+
+
+def _field_blocks(fields: Sequence[Array], batch_entries: Int64) -> tuple[UInt8, Int64]:
     """Lays the fields of each batch side by side, each aligned, so that one copy brings all of them into a buffer.
 
     Args:
-        fields: each [rows, …].
-        batch_rows: int64 [batches].
+        fields: each [entries, …].
+        batch_entries: int64 [batches].
 
     Returns:
         The bytes, and where each batch's block begins in them; [batches + 1].
     """
     widths = [values[:1].nbytes for values in fields]  # 4, 8 or 16, so that they divide the alignment
-    sizes = [aligned(batch_rows * width) for width in widths]
+    sizes = [aligned(batch_entries * width) for width in widths]
     bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(sum(sizes), dtype=np.int64)])
     blocks = np.zeros(bounds[-1], np.uint8)
     place = bounds[:-1].copy()
-    first = np.cumsum(batch_rows) - batch_rows
+    first = np.cumsum(batch_entries) - batch_entries
     for values, width, size in zip(fields, widths, sizes, strict=True):
-        rows = np.arange(len(values)) + np.repeat(place // width - first, batch_rows)
+        rows = np.arange(len(values)) + np.repeat(place // width - first, batch_entries)
         blocks.view(f"V{width}")[rows] = np.ascontiguousarray(values).reshape(-1).view(f"V{width}")
         place += size
     return blocks, bounds
@@ -157,9 +175,11 @@ class Batch(Mapping[str, Any]):
         return made
 
     def _make(self, name: str) -> Any:
-        shard, (_, place, _, begin, end, _) = self._shard, self.entry
+        shard, (_, place, _, begin, end, _, _) = self._shard, self.entry
         if name == "seq_tag":
             return shard.tags.take(np.arange(begin, end))
+        if name in shard.derived:
+            return self._derive(name)
         wanted = shard.fields[name]
         for other, field in shard.fields.items():
             if other == name:
@@ -167,22 +187,43 @@ class Batch(Mapping[str, Any]):
             place += aligned(field.row_bytes * (end - begin))
         return np.ndarray((end - begin, *wanted.shape), wanted.dtype, self._lease, place)
 
+    def _derive(self, name: str) -> Array:
+        """Makes what follows from the fields: where in its row each frame's segment is."""
+        shard, entry = self._shard, self.entry
+        shapes = {other: entry.ranges[shard.dtypes[key][0]].shape[:2] for other, (key, _) in shard.derived.items()}
+        place = entry.array_bytes + entry.block.stop - entry.block.start
+        for other, (rows, frames) in shapes.items():
+            if other == name:
+                break
+            place += aligned(4 * rows * frames)
+        key, make = shard.derived[name]
+        out = np.ndarray(shapes[name], np.int32, self._lease, place)
+        return make(self[f"{key}/size0"], self["segment_row"], segment_starts(self, key), out)
+
     def __iter__(self) -> Iterator[str]:
         yield from self._shard.dtypes
         yield from self._shard.fields
+        yield from self._shard.derived
         yield "seq_tag"
 
     def __len__(self) -> int:
-        return len(self._shard.dtypes) + len(self._shard.fields) + 1
+        return len(self._shard.dtypes) + len(self._shard.fields) + len(self._shard.derived) + 1
 
     def __contains__(self, name: object) -> bool:
-        return name in self._shard.dtypes or name in self._shard.fields or name == "seq_tag"
+        shard = self._shard
+        return name in shard.dtypes or name in shard.fields or name in shard.derived or name == "seq_tag"
 
     def __repr__(self) -> str:
         return f"Batch({', '.join(f'{name}: {self[name].dtype} {list(self[name].shape)}' for name in self)})"
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
         return dict, (dict(self),)
+
+
+def segment_starts(batch: Mapping[str, Any], key: str) -> Any:
+    """Where the segments of a batch begin in its rows, in a key's own frames; integers [S]."""
+    own = f"{key}/segment_start"
+    return batch[own if own in batch else "segment_start"]
 
 
 class BatchReader:
@@ -204,6 +245,7 @@ class BatchReader:
         self.keys = tuple(name for name in known if keys is None or name in keys)
         self._dataset = dataset
         self._before: list[int] = dataset.batches_before().tolist()
+        self.pass_bounds = dataset.pass_bounds()
         self._shards: dict[int, _Shard] = {}
         self._lock = threading.Lock()
         self._files = FileCache()
@@ -239,9 +281,9 @@ class BatchReader:
         number = bisect_right(self._before, batch) - 1
         shard = self._shards.get(number) or self._open(number)
         entry = shard.entries[batch - self._before[number]]
-        ranges, array_bytes, block, _, _, _ = entry
+        ranges, array_bytes, block, _, _, _, derived_bytes = entry
         fields = shard.blocks[block]
-        lease = lease_of(array_bytes + len(fields))
+        lease = lease_of(array_bytes + len(fields) + derived_bytes)
         memory = memoryview(lease)  # type: ignore[arg-type]
         try:
             file = self._files.get(shard.path)
@@ -261,7 +303,7 @@ class BatchReader:
             raise DatasetError(
                 f"{shard.path}: batch {number} can't be read: {error.strerror}; check the disk"
             ) from error
-        memory[array_bytes:] = fields
+        memory[array_bytes : array_bytes + len(fields)] = fields
         return Batch(shard, entry, lease)
 
 
