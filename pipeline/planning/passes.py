@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,13 +11,13 @@ import numpy as np
 from seqprep.errors import ConfigError
 from seqprep.planning.buckets import Histogram, LengthClasses, class_widths, equal_mass_boundaries, given_boundaries
 from seqprep.planning.chunking import count_chunks
-from seqprep.planning.ordering import order_sequences, row_hashes
+from seqprep.planning.ordering import hash_rows, hash_sequences, order_sequences
 from seqprep.planning.plan import Plan, ShardPlan, ShardTask
 from seqprep.planning.rules import Rules
 from seqprep.planning.sharding import chunk_bytes, cut_rows, cut_shards
 from seqprep.types import Int64
 
-_BLOCK_ROWS = 1 << 20
+_BLOCK_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -119,15 +120,40 @@ def _global_plan(
 ) -> GlobalPlan:
     taken = np.zeros(len(counts), np.int64)
     taken[places] = counts[places]
-    sequence = np.repeat(np.arange(len(taken)), taken)
     ends = np.cumsum(taken)
-    number = np.arange(len(sequence)) - np.repeat(ends - taken, taken)
-    order = np.argsort(row_hashes(sequence, number, rules, epoch), kind="stable")
+    hashes, sizes = np.empty(ends[-1], np.uint64), np.empty(ends[-1], np.int64)
+    sequence_hashes = hash_sequences(np.arange(len(taken)), rules, epoch)
+    for block in _blocks(taken):
+        own = taken[block]
+        sequence = np.repeat(np.arange(block.start, block.stop), own)
+        number = np.arange(len(sequence)) - np.repeat(np.cumsum(own) - own, own)
+        rows = slice(int(ends[block.stop - 1]) - len(sequence), int(ends[block.stop - 1]))
+        hashes[rows] = hash_rows(sequence_hashes[sequence], number)
+        sizes[rows] = chunk_bytes(sequence, number, lengths, rules)
+    order = np.argsort(hashes, kind="stable")
     order = order[_partition(len(order), "rows", rules)]
-    cuts = cut_rows(chunk_bytes(sequence, number, lengths, rules)[order], rules)
-    owners = np.count_nonzero(taken) if len(order) == len(sequence) else len(np.unique(sequence[order]))
-    narrow = np.int32 if len(sequence) <= np.iinfo(np.int32).max else np.int64
-    return GlobalPlan(rules, epoch, lengths, classes, ends, order.astype(narrow), cuts, int(owners))
+    owners = np.searchsorted(ends, np.sort(order), side="right") if len(order) < len(sizes) else np.flatnonzero(taken)
+    return GlobalPlan(
+        rules=rules,
+        epoch=epoch,
+        lengths=lengths,
+        classes=classes,
+        ends=ends,
+        order=order.astype(np.int32 if len(sizes) <= np.iinfo(np.int32).max else np.int64),
+        cuts=cut_rows(sizes[order], rules),
+        sequences=int(np.count_nonzero(np.diff(owners, prepend=-1))),
+    )
+
+
+def _blocks(counts: Int64) -> Iterator[slice]:
+    """Neighbouring sequences with some hundred thousand rows together, so that working arrays stay small.
+
+    Args:
+        counts: int64 [sequences]: rows of each.
+    """
+    number = np.cumsum(counts) // _BLOCK_ROWS
+    ends = [*(np.flatnonzero(np.diff(number)) + 1).tolist(), len(counts)]
+    return itertools.starmap(slice, itertools.pairwise([0, *ends]))
 
 
 def _partition(count: int, what: str, rules: Rules) -> slice:
@@ -172,10 +198,9 @@ def length_classes(lengths: Mapping[str, Int64], places: Int64, rules: Rules) ->
 
 
 def _row_blocks(lengths: Mapping[str, Int64], places: Int64, rules: Rules) -> Iterator[dict[str, Int64]]:
-    """For each key, frames of all rows of some sequences, a million at a time."""
+    """For each key, frames of all rows of some sequences, block by block."""
     counts = count_chunks(lengths, rules)[places]
-    block = np.cumsum(counts) // _BLOCK_ROWS
-    for some in np.split(np.arange(len(places)), np.flatnonzero(np.diff(block)) + 1):
-        sequence = places[some]
-        own = {rule.name: lengths[rule.name][sequence] for rule in rules.keys}
-        yield ShardTask(rules, 0, sequence, np.zeros(len(some), np.int64), counts[some], own).frames()
+    for block in _blocks(counts):
+        sequence, own = places[block], counts[block]
+        frames = {rule.name: lengths[rule.name][sequence] for rule in rules.keys}
+        yield ShardTask(rules, 0, sequence, np.zeros(len(own), np.int64), own, frames).frames()
