@@ -15,7 +15,7 @@ from seqprep.planning.ordering import hash_rows, hash_sequences, order_sequences
 from seqprep.planning.plan import Plan, ShardPlan, ShardTask
 from seqprep.planning.rules import Rules
 from seqprep.planning.sharding import chunk_bytes, cut_rows, cut_shards
-from seqprep.types import Int64
+from seqprep.types import Array, Int64
 
 _BLOCK_ROWS = 1 << 17
 
@@ -28,14 +28,14 @@ class GlobalPlan:
     epoch: int
     lengths: Mapping[str, Int64]
     classes: LengthClasses | None
-    ends: Int64
-    """int64 [sequences]: rows of all sequences up to and with each, in the source's order."""
-    order: Int64
-    """int64 [rows]: rows in the order of writing, numbered through from sequence to sequence."""
+    before: Int64
+    """int64 [sequences]: rows of all sequences in front of each, in the source's order."""
+    owner: Array
+    """Integers [rows]: place in the source of each row's sequence; rows are numbered through from sequence to sequence."""
+    order: Array
+    """Integers [rows]: rows in the order of writing."""
     cuts: Int64
     """int64 [shards + 1]: shard i begins at this place of the order."""
-    sequences: int
-    """Sequences that have a row in a shard."""
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
@@ -45,6 +45,11 @@ class GlobalPlan:
         """Rows of all shards."""
         return len(self.order)
 
+    @property
+    def sequences(self) -> int:
+        """Sequences that have a row in a shard."""
+        return int(np.count_nonzero(np.bincount(self.owner[self.order], minlength=len(self.before))))
+
     def task(self, shard: int) -> ShardTask:
         """Gives what is needed to plan one shard's rows: neighbouring chunks of a sequence as one piece of it.
 
@@ -52,8 +57,8 @@ class GlobalPlan:
             shard: number of the shard, in [0, len(self)).
         """
         rows = np.sort(self.order[self.cuts[shard] : self.cuts[shard + 1]]).astype(np.int64)
-        owner = np.searchsorted(self.ends, rows, side="right")
-        number = rows - np.where(owner > 0, self.ends[owner - 1], 0)
+        owner = self.owner[rows].astype(np.int64)
+        number = rows - self.before[owner]
         begins = np.flatnonzero((np.diff(rows, prepend=-2) != 1) | (np.diff(owner, prepend=-1) != 0))
         sequence = owner[begins]
         return ShardTask(
@@ -121,28 +126,21 @@ def _global_plan(
     taken = np.zeros(len(counts), np.int64)
     taken[places] = counts[places]
     ends = np.cumsum(taken)
-    hashes, sizes = np.empty(ends[-1], np.uint64), np.empty(ends[-1], np.int64)
+    before, rows = ends - taken, int(ends[-1])
+    narrow = np.int32 if rows <= np.iinfo(np.int32).max else np.int64
+    owner, hashes, sizes = np.empty(rows, narrow), np.empty(rows, np.uint64), np.empty(rows, np.int64)
     sequence_hashes = hash_sequences(np.arange(len(taken)), rules, epoch)
     for block in _blocks(taken):
-        own = taken[block]
-        sequence = np.repeat(np.arange(block.start, block.stop), own)
-        number = np.arange(len(sequence)) - np.repeat(np.cumsum(own) - own, own)
-        rows = slice(int(ends[block.stop - 1]) - len(sequence), int(ends[block.stop - 1]))
-        hashes[rows] = hash_rows(sequence_hashes[sequence], number)
-        sizes[rows] = chunk_bytes(sequence, number, lengths, rules)
+        sequence = np.repeat(np.arange(block.start, block.stop), taken[block])
+        some = slice(int(before[block.start]), int(before[block.start]) + len(sequence))
+        number = np.arange(some.start, some.stop) - before[sequence]
+        owner[some] = sequence
+        hashes[some] = hash_rows(sequence_hashes[sequence], number)
+        sizes[some] = chunk_bytes(sequence, number, lengths, rules)
     order = np.argsort(hashes, kind="stable")
-    order = order[_partition(len(order), "rows", rules)]
-    owners = np.searchsorted(ends, np.sort(order), side="right") if len(order) < len(sizes) else np.flatnonzero(taken)
-    return GlobalPlan(
-        rules=rules,
-        epoch=epoch,
-        lengths=lengths,
-        classes=classes,
-        ends=ends,
-        order=order.astype(np.int32 if len(sizes) <= np.iinfo(np.int32).max else np.int64),
-        cuts=cut_rows(sizes[order], rules),
-        sequences=int(np.count_nonzero(np.diff(owners, prepend=-1))),
-    )
+    order = order[_partition(rows, "rows", rules)]
+    cuts = cut_rows(sizes[order], rules)
+    return GlobalPlan(rules, epoch, lengths, classes, before, owner, order.astype(narrow), cuts)
 
 
 def _blocks(counts: Int64) -> Iterator[slice]:
