@@ -77,7 +77,7 @@ class Loader:
         _check_choice("even", even, ("pad", "drop", "none"))
         _check_choice("verify", verify, ("always", "first", "never"))
         self._dataset = Dataset(path)
-        self._reader = BatchReader(self._dataset, keys)
+        self._reader = BatchReader(self._dataset, keys, verify=verify != "never")
         self._order = GlobalOrder(
             batches=len(self._reader), shuffle=shuffle, seed=seed, rank=rank, world_size=world_size, even=even
         )

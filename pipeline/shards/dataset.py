@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +26,6 @@ class Dataset:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.index: Index = read_index(self.path)
-        self._sidecars: dict[int, Sidecar] = {}
-        self._lock = threading.Lock()
         for shard in self.index.shards:
             self._check_size(shard.name, shard.bytes)
 
@@ -62,15 +59,10 @@ class Dataset:
         return self.path / self.index.shards[shard].name
 
     def sidecar(self, shard: int) -> Sidecar:
-        """The sidecar of a shard, read once.
+        """Reads the sidecar of a shard.
 
         Raises:
             DatasetError: it is missing.
             CorruptError: it is damaged.
         """
-        sidecar = self._sidecars.get(shard)
-        if sidecar is None:
-            sidecar = read_sidecar(self.shard_path(shard), self.index.shards[shard].sidecar_crc32c)
-            with self._lock:
-                sidecar = self._sidecars.setdefault(shard, sidecar)
-        return sidecar
+        return read_sidecar(self.shard_path(shard), self.index.shards[shard].sidecar_crc32c)
