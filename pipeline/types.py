@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ class KeySpec:
     labels: tuple[str, ...] | None = None
     """Names of the classes, if the values are class numbers with names."""
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of one frame (or of the one value)."""
         return int(np.dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))

@@ -7,7 +7,9 @@ record format is that of tensorflow/core/lib/io/record_writer.h.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ TENSOR_DTYPES = {
 }  # fmt: skip
 
 
+@lru_cache(1 << 12)
 def _varint(value: int) -> bytes:
     encoded = bytearray()
     while value > 0x7F:
@@ -44,6 +47,7 @@ def _delimited(field: int, size: int) -> bytes:
     return _varint(field << 3 | 2) + _varint(size)
 
 
+@lru_cache(1 << 12)  # most batches of a dataset have one shape
 def tensor_head(name: str, dtype: str, shape: tuple[int, ...], size: int) -> bytes:
     """Everything of a feature that stands in front of its array's bytes.
 
@@ -58,9 +62,9 @@ def tensor_head(name: str, dtype: str, shape: tuple[int, ...], size: int) -> byt
     return _feature_head(name, _delimited(1, len(tensor) + size) + tensor, size)
 
 
-def bytes_feature(name: str, values: list[bytes]) -> bytes:
+def bytes_feature(name: str, values: Iterable[bytes]) -> bytes:
     """A whole feature that is a list of byte strings."""
-    return _feature_head(name, b"".join(_delimited(1, len(value)) + value for value in values), 0)
+    return _feature_head(name, b"".join([b"\x0a" + _varint(len(value)) + value for value in values]), 0)
 
 
 def _feature_head(name: str, head: bytes, size: int) -> bytes:
@@ -136,7 +140,6 @@ class TfRecordWriter:
         for name, values in table.fields.items():
             data = np.ascontiguousarray(values[rows], values.dtype.newbyteorder("<")).tobytes()
             parts += [tensor_head(name, values.dtype.name, values[rows].shape, len(data)), data]
-        tags = table.tags.take(np.arange(rows.start, rows.stop))
-        raw = tags.data.tobytes()
-        values_of = [raw[start:end] for start, end in zip(tags.starts.tolist(), tags.ends.tolist(), strict=True)]
-        return b"".join([*parts, bytes_feature("seq_tag", values_of)])
+        tags = table.tags.stretch(rows.start, rows.stop)
+        raw, ends = tags.data.tobytes(), tags.ends.tolist()
+        return b"".join([*parts, bytes_feature("seq_tag", [raw[start:end] for start, end in pairwise([0, *ends])])])
