@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from seqprep.errors import SeqprepError as SeqprepError
     from seqprep.execution import Summary as Summary
     from seqprep.execution import chunk as chunk
+    from seqprep.execution import stats as stats
     from seqprep.runtime import Loader as Loader
     from seqprep.runtime import Metrics as Metrics
     from seqprep.sources import Source as Source
@@ -29,6 +30,7 @@ _HOMES = {
     "chunk": "seqprep.execution",
     "load_config": "seqprep.config",
     "open_source": "seqprep.sources",
+    "stats": "seqprep.execution",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]

@@ -26,13 +26,29 @@ Frames = Annotated[dict[str, Annotated[int, Field(ge=0)]], BeforeValidator(_per_
 PositiveFrames = Annotated[dict[str, Annotated[int, Field(ge=1)]], BeforeValidator(_per_key)]
 
 
+class NormalizeConfig(Options):
+    """How a key's values are brought to mean 0 and deviation 1."""
+
+    by: str
+    """The path of a file that `seqprep stats` wrote, or "sequence": each sequence by its own frames."""
+    variance: bool = True
+    """False only subtracts the mean."""
+
+
+def _normalize(value: Any) -> Any:
+    """Brings the short form, the path or "sequence" alone, to the long one."""
+    return {"by": value} if isinstance(value, str) else value
+
+
 class KeyConfig(Options):
     """What becomes of one key of the source."""
 
     input: bool = False
     """The key in whose frames chunks are counted; the first key unless told."""
     dtype: str | None = None
-    """numpy dtype to store; null keeps the source's."""
+    """numpy dtype to store; null keeps the source's (float32 or float64 for normalised values)."""
+    normalize: Annotated[NormalizeConfig | None, BeforeValidator(_normalize)] = None
+    """How values are normalised, before they are padded."""
     rate: int = Field(default=1, ge=1)
     """Frames of the input key for which one frame of this key stands."""
     align: Literal["ceil", "floor", "exact"] = "ceil"
@@ -150,6 +166,9 @@ class Config(Options):
         """All settings that decide what the shards hold, defaults filled in: everything but the output's path."""
         settings = self.model_dump(mode="json")
         del settings["output"]["path"]
+        for key in settings["keys"].values():
+            if key["normalize"] and key["normalize"]["by"] != "sequence":
+                key["normalize"]["by"] = "file"  # what it says is part of the input's fingerprint
         settings["keys"] = list(settings["keys"].items())  # their order counts: the first may be the input key
         return settings
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from seqprep.errors import SourceError
+from seqprep.execution.normalization import Normalizer
 from seqprep.planning import PAD_PLACE, ZERO_PLACE, KeyRule, ShardPlan, ShardTask, gather_places, needed_frames
 from seqprep.sources import Source
 from seqprep.types import Array, FrameRange, Int64, KeySpec
@@ -22,6 +23,7 @@ class ShardGatherer:
         plan: its rows and batches.
         stored: the stored keys.
         pad_values: for each key, what rows hold beyond their valid frames.
+        normalizers: of the keys that are normalised.
 
     Raises:
         SourceError: a sequence can't be read, or holds a value that the stored dtype can't.
@@ -34,6 +36,7 @@ class ShardGatherer:
         plan: ShardPlan,
         stored: Mapping[str, KeySpec],
         pad_values: Mapping[str, float],
+        normalizers: Mapping[str, Normalizer] | None = None,
     ) -> None:
         self._plan, self._stored = plan, stored
         self._rules = {rule.name: rule for rule in task.rules.keys}
@@ -42,7 +45,9 @@ class ShardGatherer:
         for name, spec in stored.items():
             if spec.has_time:
                 pad = pad_values.get(name, 0.0)
-                self._flat[name], self._offset[name] = _read_stretches(source, task, self._rules[name], spec, pad)
+                self._flat[name], self._offset[name] = _read_stretches(
+                    source, task, self._rules[name], spec, pad, (normalizers or {}).get(name)
+                )
             else:
                 self._flat[name] = _read_values(source, task, name, spec)
         self._buffers = {name: np.empty(self._most_bytes(name), np.uint8) for name in stored}
@@ -73,7 +78,7 @@ class ShardGatherer:
 
 
 def _read_stretches(
-    source: Source, task: ShardTask, rule: KeyRule, spec: KeySpec, pad_value: float
+    source: Source, task: ShardTask, rule: KeyRule, spec: KeySpec, pad_value: float, normalizer: Normalizer | None
 ) -> tuple[Array, Int64]:
     """Reads one key of all sequences into a flat buffer; gives it with where each sequence's frame 0 would lie."""
     needed = needed_frames(task, rule)
@@ -84,16 +89,26 @@ def _read_stretches(
     ranges = zip(
         task.sequence.tolist(), needed.start.tolist(), needed.stop.tolist(), needed.offset.tolist(), strict=True
     )
-    convert = source.keys[rule.name].dtype != spec.dtype
+    convert = source.keys[rule.name].dtype != spec.dtype or normalizer is not None
     for sequence, start, stop, offset in ranges:
         if stop > start:
             target = flat[offset + start : offset + stop]
             if convert:
-                values = source.read(rule.name, sequence, FrameRange(start, stop))
+                values = _normalized(source, rule.name, sequence, FrameRange(start, stop), normalizer)
                 _convert(values, target, f"sequence {source.tags[sequence]!r}, key {rule.name!r}")
             else:
                 source.read(rule.name, sequence, FrameRange(start, stop), out=target)
     return flat, needed.offset
+
+
+def _normalized(source: Source, key: str, sequence: int, frames: FrameRange, normalizer: Normalizer | None) -> Array:
+    """Reads frames of a sequence, and normalises them."""
+    if normalizer is None:
+        return source.read(key, sequence, frames)
+    if not normalizer.per_sequence:
+        return normalizer.apply(source.read(key, sequence, frames))
+    whole = source.read(key, sequence)  # all of its frames decide, whichever are needed here
+    return normalizer.fitted(whole).apply(whole[frames.start : frames.stop])
 
 
 def _read_values(source: Source, task: ShardTask, name: str, spec: KeySpec) -> Array:

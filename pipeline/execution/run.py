@@ -12,6 +12,7 @@ from typing import Any
 
 from seqprep.config import Config, load_config
 from seqprep.execution.engines import engine_for
+from seqprep.execution.normalization import Normalizer, digest, normalizers_for
 from seqprep.execution.resume import MARKER_NAME, prepare_folder
 from seqprep.execution.task import Job, number_tasks
 from seqprep.planning import Plan, check_lengths, make_plan, resolve
@@ -79,11 +80,12 @@ def chunk(
     source = open_source(config.source, config.document)
     try:
         plan, stored = plan_source(config, source)
+        normalizers = normalizers_for(config, source.keys)
         folder = Path(config.output.path)
-        index = _index_without_shards(config, source, stored)
+        index = _index_without_shards(config, source, stored, normalizers)
         done = prepare_folder(folder, index, storage, overwrite)
         if done is None:
-            index = _make_shards(config, source, plan, index, workers, progress, storage)
+            index = _make_shards(config, source, plan, index, normalizers, workers, progress, storage)
             write_index(folder, index, storage)
             storage.remove(folder / MARKER_NAME)
         return _summary(folder, done or index, time.monotonic() - started, done is not None)
@@ -107,8 +109,12 @@ def plan_source(config: Config, source: Source) -> tuple[Plan, dict[str, KeySpec
     return make_plan(lengths, rules), stored
 
 
-def _index_without_shards(config: Config, source: Source, stored: Mapping[str, KeySpec]) -> Index:
+def _index_without_shards(
+    config: Config, source: Source, stored: Mapping[str, KeySpec], normalizers: Mapping[str, Normalizer]
+) -> Index:
     parts = dict(source.fingerprint())
+    if normalizers:
+        parts["statistics"] = digest(normalizers)
     whole = json.dumps([config.fingerprint(), parts], sort_keys=True).encode()
     return Index(
         format=config.output.format,
@@ -126,6 +132,7 @@ def _make_shards(
     source: Source,
     plan: Plan,
     index: Index,
+    normalizers: Mapping[str, Normalizer],
     workers: int,
     progress: Callable[[Progress], None] | None,
     storage: Storage,
@@ -135,6 +142,7 @@ def _make_shards(
         source=source,
         stored=index.keys,
         pad_values={name: key.pad_value for name, key in config.keys.items()},
+        normalizers=normalizers,
         folder=Path(config.output.path),
         format=config.output.format,
         fingerprint=index.fingerprint,

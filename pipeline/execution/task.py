@@ -10,6 +10,7 @@ import numpy as np
 
 from seqprep.errors import DatasetError
 from seqprep.execution.gather import ShardGatherer
+from seqprep.execution.normalization import Normalizer
 from seqprep.planning import Plan, ShardPlan, ShardTask
 from seqprep.shards import (
     ShardRecord,
@@ -35,6 +36,7 @@ class Job:
     source: Source
     stored: Mapping[str, KeySpec]
     pad_values: Mapping[str, float]
+    normalizers: Mapping[str, Normalizer]
     folder: Path
     format: str
     fingerprint: str
@@ -69,7 +71,7 @@ def run_task(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
         return finished
     plan = numbered.task.plan()
     table = shard_table(plan, job.stored, job.source.tags)
-    gatherer = ShardGatherer(job.source, numbered.task, plan, job.stored, job.pad_values)
+    gatherer = ShardGatherer(job.source, numbered.task, plan, job.stored, job.pad_values, job.normalizers)
 
     def counted() -> Iterator[dict[str, Array]]:
         for arrays, rows in zip(gatherer.batches(), plan.batch_rows.tolist(), strict=True):

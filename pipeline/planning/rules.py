@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -72,6 +72,7 @@ def output_spec(name: str, spec: KeySpec, config: Config) -> KeySpec:
         ConfigError: `keys.<name>.dtype` is no dtype, or one that would change the values' kind.
     """
     wanted = config.keys[name].dtype if name in config.keys else None
+    spec = _normalized(name, spec, config)
     if wanted is None:
         return spec
     setting = f"{config.document.where(('keys', name, 'dtype'))}: keys.{name}.dtype is {wanted!r}"
@@ -84,6 +85,21 @@ def output_spec(name: str, spec: KeySpec, config: Config) -> KeySpec:
             f"{setting}, but the source holds {spec.dtype}, which it can't stand for; use a dtype of the same kind"
         )
     return KeySpec(dtype=dtype.name, shape=spec.shape, has_time=spec.has_time, labels=spec.labels)
+
+
+def _normalized(name: str, spec: KeySpec, config: Config) -> KeySpec:
+    """What a key's values are once they are normalised."""
+    if name not in config.keys or config.keys[name].normalize is None:
+        return spec
+    if not spec.has_time or np.dtype(spec.dtype).kind not in "iuf" or spec.labels is not None:
+        what = (
+            "classes" if spec.labels is not None else f"{spec.dtype} values {'' if spec.has_time else 'without time'}"
+        )
+        raise ConfigError(
+            f"{config.document.where(('keys', name, 'normalize'))}: keys.{name}.normalize is set, but the key holds "
+            f"{what}; remove it"
+        )
+    return replace(spec, dtype="float64" if spec.dtype == "float64" else "float32")
 
 
 def _can_stand_for(dtype: np.dtype[Any], held: np.dtype[Any]) -> bool:
