@@ -1,6 +1,6 @@
 """How long the command line takes to start, beside Python importing click: medians of interleaved runs.
 
-    python benchmarks/startup.py [--rounds 20]
+python benchmarks/startup.py [--rounds 20]
 """
 
 from __future__ import annotations
