@@ -22,6 +22,10 @@ def write_source(path: Path, sequences: int = SEQUENCES) -> None:
     with h5py.File(path, "w") as file:
         file["inputs"] = draw.standard_normal((lengths.sum(), FEATURES), dtype=np.float32)
         file["targets/data/classes"] = draw.integers(0, 40, lengths.sum()).astype(np.int32)
+        file.create_group("targets/size").attrs["classes"] = 40
+        file.create_group("targets/labels")
+        file.attrs["inputPattSize"], file.attrs["numLabels"] = FEATURES, 40
+        file.attrs["numTimesteps"], file.attrs["numSeqs"] = lengths.sum(), sequences
         file["seqLengths"] = np.stack([lengths, lengths], 1).astype(np.int32)
         file["seqTags"] = np.array([f"sequence-{number}".encode() for number in range(sequences)])
 

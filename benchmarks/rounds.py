@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+Way = Callable[[], tuple[int, float]]
+"""Does something once; gives the bytes it moved and the seconds it took."""
 
 
 @dataclass
@@ -16,11 +23,11 @@ class Measured:
     """Why it couldn't be measured."""
 
 
-def take_turns(ways: Mapping[str, Callable[[], tuple[int, float]]], rounds: int) -> dict[str, Measured]:
+def take_turns(ways: Mapping[str, Way], rounds: int) -> dict[str, Measured]:
     """Lets each way run once uncounted, then `rounds` times in turns.
 
     Args:
-        ways: name to a function that does it once and gives the bytes it moved and the seconds it took.
+        ways: by name.
         rounds: how often.
     """
     measured = {name: Measured() for name in ways}
@@ -38,22 +45,32 @@ def take_turns(ways: Mapping[str, Callable[[], tuple[int, float]]], rounds: int)
     return measured
 
 
-def print_shares(measured: Mapping[str, Measured], limit: str, per_gigabyte: float, unit: str) -> None:
-    """Prints each way's median, and its median share of the limit's speed in the same round.
+def measure_apart(script: str, folder: Path, names: list[str], rounds: int, *more: str) -> None:
+    """Measures each way in a process of its own, in turns with the limit, and prints a line for it.
 
-    Args:
-        measured: from `take_turns`.
-        limit: the name of the one that the others are held against.
-        per_gigabyte: how many `unit` a gigabyte is.
-        unit: such as "chunks".
+    Tools that can't be loaded together, or end their process, so don't hurt the others. The script is called with
+    `--measure NAME --folder FOLDER --rounds N` and has to call `report`.
     """
-    width = max(map(len, measured))
-    top = measured[limit].gigabytes_per_second
-    print(f"{'':{width}}  {'GB/s':>7}  {unit + '/s':>12}  {'of the limit':>12}")
-    for name, one in measured.items():
-        if one.failure is not None:
-            print(f"{name:{width}}  not measured: {one.failure}")
+    width = max(map(len, names))
+    print(f"{'':{width}}  {'GB/s':>7}  {'of the limit':>12}  {'limit, GB/s':>11}")
+    for name in names:
+        command = [sys.executable, script, "--measure", name, "--folder", str(folder), "--rounds", str(rounds), *more]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        found = json.loads(lines[-1]) if lines else {"failure": f"its process ended with {done.returncode}"}
+        if found["failure"] is not None:
+            print(f"{name:{width}}  not measured: {found['failure']}", flush=True)
             continue
-        speed = statistics.median(one.gigabytes_per_second)
-        share = statistics.median(own / other for own, other in zip(one.gigabytes_per_second, top, strict=True))
-        print(f"{name:{width}}  {speed:7.3f}  {speed * per_gigabyte:12,.0f}  {share:12.3f}")
+        own, top = found["own"], found["limit"]
+        share = statistics.median(one / other for one, other in zip(own, top, strict=True))
+        print(
+            f"{name:{width}}  {statistics.median(own):7.3f}  {share:12.3f}  {statistics.median(top):11.2f}", flush=True
+        )
+
+
+def report(own: Way, limit: Way, rounds: int) -> None:
+    """Measures one way beside the limit, and prints the result for `measure_apart`."""
+    measured = take_turns({"limit": limit, "own": own}, rounds)
+    failure = measured["own"].failure or measured["limit"].failure
+    result = {name: one.gigabytes_per_second for name, one in measured.items()}
+    print("\n" + json.dumps(result | {"failure": failure}), flush=True)

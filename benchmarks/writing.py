@@ -17,13 +17,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from corpus import configuration, write_source
-from rounds import print_shares, take_turns
+from rounds import Way, measure_apart, report
 
 import seqprep
 from seqprep import Loader
@@ -154,40 +153,42 @@ def start_up(config: dict[str, Any]) -> float:
     return sorted(seconds)[2]
 
 
+def ways(folder: Path, name: str, workers: int) -> tuple[Way, Way]:
+    """The way of this name, and the limit."""
+    with Loader(folder / "batches") as loader:
+        batches: Batches = [{key: batch[key].copy() for key in KEYS} for batch in loader]
+    size, part = array_bytes(batches), batches[: len(batches) // 10]
+    out = folder / "out"
+
+    def limit() -> tuple[int, float]:
+        return fresh(out, lambda place: plain(place, batches), size)
+
+    if name in PEERS:
+        return lambda: fresh(out, lambda place: PEERS[name](place, part), array_bytes(part)), limit
+    config = configuration(folder / "source.hdf", out / "shards", name.split()[-1])
+    return lambda: fresh(out, lambda _: seqprep.chunk(config, workers=workers), size), limit
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", default="/dev/shm", help="where to put the data; a memory file system by default")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--peers", action="store_true", help="measure the other tools too, on a tenth of the batches")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.measure:
+        report(*ways(Path(options.folder), options.measure, options.workers), options.rounds)
+        return
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         write_source(folder / "source.hdf")
-        seqprep.chunk(configuration(folder / "source.hdf", folder / "batches"), workers=1)
-        with Loader(folder / "batches") as loader:
-            batches: Batches = [{key: batch[key].copy() for key in KEYS} for batch in loader]
-        shutil.rmtree(folder / "batches")
-        size, part = array_bytes(batches), batches[: len(batches) // 10]
-
-        def chunk(output_format: str) -> tuple[int, float]:
-            config = configuration(folder / "source.hdf", folder / "out" / "shards", output_format)
-            return fresh(folder / "out", lambda _: seqprep.chunk(config, workers=options.workers), size)
-
-        ways: dict[str, Callable[[], tuple[int, float]]] = {
-            "plain pwrite": lambda: fresh(folder / "out", lambda out: plain(out, batches), size),
-            "seqprep chunk, hdf5": lambda: chunk("hdf5"),
-            "seqprep chunk, tfrecord": lambda: chunk("tfrecord"),
-        }
-        if options.peers:
-            for peer, write in PEERS.items():
-                ways[peer] = lambda write=write: fresh(folder / "out", lambda out: write(out, part), array_bytes(part))
-        measured = take_turns(ways, options.rounds)
-        opening = start_up(configuration(folder / "source.hdf", folder / "out"))
-    chunks = sum(len(batch["data"]) for batch in islice(batches, None))
-    print(f"{size / 1e6:.0f} MB, {chunks:,} chunks, workers: {options.workers}, medians of {options.rounds} rounds")
-    print_shares(measured, "plain pwrite", chunks / size * 1e9, "chunks")
-    print(f"opening the source and planning, part of the above: {opening * 1e3:.0f} ms")
+        config = configuration(folder / "source.hdf", folder / "batches")
+        made = seqprep.chunk(config, workers=1)
+        print(f"{made.bytes / 1e6:.0f} MB, {made.rows:,} chunks, {options.workers} workers, {options.rounds} rounds")
+        names = ["seqprep hdf5", "seqprep tfrecord", *(PEERS if options.peers else ())]
+        measure_apart(__file__, folder, names, options.rounds, "--workers", str(options.workers))
+        print(f"opening the source and planning, part of the above: {start_up(config) * 1e3:.0f} ms")
 
 
 if __name__ == "__main__":
