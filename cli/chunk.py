@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from seqprep.cli.options import common, print_json
+from seqprep.cli.options import common, print_json, warnings_told
 
 _FLAGS: tuple[tuple[str, str, Any, str], ...] = (
     ("--source", "source.type", str, "Kind of input, if it can't be told from INPUT."),
@@ -19,8 +19,17 @@ _FLAGS: tuple[tuple[str, str, Any, str], ...] = (
     ("--pad", "context.pad", click.Choice(["zero", "edge"]), "What stands outside the sequence."),
     ("--max-frames", "batch.max_frames", int, "Most frames of a batch, padding included."),
     ("--max-sequences", "batch.max_sequences", int, "Most rows of a batch."),
-    ("--order", "order.by", click.Choice(["source", "random"]), "Order of sequences and rows."),
-    ("--seed", "order.seed", int, "Seed of the random order."),
+    ("--bucket", "batch.bucket", str, "Length classes: none, sorted, auto:8, or boundaries:100,200."),
+    (
+        "--pad-to",
+        "batch.pad_to",
+        str,
+        "Length of rows: longest (of the batch), bucket, or a multiple of so many frames.",
+    ),
+    ("--order", "order.by", str, "source, reverse, random, sorted, sorted_reverse, or laplace:BINS."),
+    ("--seed", "order.seed", int, "Seed of every random order."),
+    ("--epochs", "epochs", int, "Passes over the input, each in an order of its own."),
+    ("--partition", "partition", str, "k/n: only part k (from 1) of n of the ordered sequences."),
     ("--format", "output.format", click.Choice(["hdf5", "tfrecord"]), "Format of the shards."),
     ("--shard-size", "output.shard_size", str, "Size of a shard, such as 256MB."),
 )
@@ -74,15 +83,21 @@ def command(
     document = _document(paths, flags, context, assignments)
     display = ProgressDisplay()
     try:
-        summary = chunk(
-            load_config(document), workers=workers or os.cpu_count() or 1, overwrite=overwrite, progress=display
-        )
+        with warnings_told():
+            summary = chunk(
+                load_config(document), workers=workers or os.cpu_count() or 1, overwrite=overwrite, progress=display
+            )
     finally:
         display.close()
     if as_json:
         print_json(asdict(summary))
-    else:
-        click.echo(_sentence(summary))
+        return
+    click.echo(_sentence(summary))
+    for part in (summary.parts or {"": summary}).values():
+        if summary.parts:
+            click.echo(f"  {_sentence(part)}")
+        for reason, count in part.report.get("left_out", {}).items():
+            click.echo(f"  left out by {reason}: {_counted(count)}")
 
 
 def _document(paths: tuple[str, ...], flags: dict[str, Any], context: int | None, assignments: tuple[str, ...]) -> Any:
@@ -110,12 +125,17 @@ def _document(paths: tuple[str, ...], flags: dict[str, Any], context: int | None
     return document
 
 
+def _counted(count: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in count.items() if number)
+
+
 def _sentence(summary: Any) -> str:
     from seqprep.config.units import format_bytes
 
     done = "already complete" if summary.already_complete else "done"
     speed = "" if summary.already_complete else f" in {summary.seconds:.1f} s"
+    passes = "" if summary.epochs == 1 else f" in {summary.epochs} passes"
     return (
-        f"{summary.path}: {done}: {summary.sequences:,} sequences as {summary.rows:,} rows in {summary.batches:,} batches, "
+        f"{summary.path}: {done}: {summary.sequences:,} sequences{passes} as {summary.rows:,} rows in {summary.batches:,} batches, "
         f"{summary.shards:,} shards, {format_bytes(summary.bytes)}{speed}"
     )

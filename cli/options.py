@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -35,6 +37,26 @@ def common(command: Command) -> Command:
 def dataset_argument(command: Command) -> Command:
     """The folder of a finished dataset."""
     return click.argument("path", metavar="DATASET", type=click.Path())(command)
+
+
+class _Telling(logging.Handler):
+    """Says what is logged on stderr, a line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(f"seqprep: {record.levelname.lower()}: {record.getMessage()}", err=True)
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Says the warnings of what is called on stderr."""
+    log, handler = logging.getLogger("seqprep"), _Telling()
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = True
 
 
 def print_json(result: Any) -> None:

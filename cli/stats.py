@@ -13,12 +13,15 @@ from seqprep.cli.options import common, print_json, print_table
 @click.command()
 @click.argument("path", metavar="CONFIG.yaml | INPUT")
 @click.option("--output", "-o", type=click.Path(), help="Where to write the result, for keys.NAME.normalize.")
+@click.option("--part", help="The part of a split to measure, such as train; all together unless given.")
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY.PATH=VALUE", help="Set anything of the configuration."
 )
 @click.option("--threads", type=click.IntRange(min=1), help="That read at once; the number of cores unless given.")
 @common
-def command(path: str, output: str | None, assignments: tuple[str, ...], threads: int | None, as_json: bool) -> None:
+def command(
+    path: str, part: str | None, output: str | None, assignments: tuple[str, ...], threads: int | None, as_json: bool
+) -> None:
     """Measure mean and deviation of every key, over the sequences that a configuration takes.
 
     \b
@@ -34,6 +37,7 @@ def command(path: str, output: str | None, assignments: tuple[str, ...], threads
     try:
         found = stats(
             load_config(_document(path, assignments)),
+            part=part,
             output=output,
             threads=threads or os.cpu_count() or 1,
             progress=lambda done, total: display.show(done, total, "sequences"),

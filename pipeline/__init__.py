@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from seqprep.execution import stats as stats
     from seqprep.runtime import Loader as Loader
     from seqprep.runtime import Metrics as Metrics
+    from seqprep.runtime import unpack as unpack
     from seqprep.sources import Source as Source
     from seqprep.sources import open_source as open_source
 
@@ -31,6 +32,7 @@ _HOMES = {
     "load_config": "seqprep.config",
     "open_source": "seqprep.sources",
     "stats": "seqprep.execution",
+    "unpack": "seqprep.runtime",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]

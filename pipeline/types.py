@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,10 +82,12 @@ class Tags(Sequence[str]):
         return self.data[start : self.ends[place]].tobytes().decode("utf-8", "surrogateescape")
 
     def __iter__(self) -> Iterator[str]:
-        start, data = 0, self.data
-        for end in self.ends.tolist():
-            yield data[start:end].tobytes().decode("utf-8", "surrogateescape")
-            start = end
+        raw, ends = self.data.tobytes(), self.ends.tolist()
+        bounds = pairwise([0, *ends])
+        if raw.isascii():  # one letter a byte, so that it can be decoded as a whole, which is several times faster
+            text = raw.decode("ascii")
+            return (text[start:end] for start, end in bounds)
+        return (raw[start:end].decode("utf-8", "surrogateescape") for start, end in bounds)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tags):

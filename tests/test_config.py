@@ -240,7 +240,7 @@ class TestConfig:
             ("chunk:\n  size: 5\n  stp: 5\n", "config.yaml:3: chunk.stp is not a setting; did you mean 'step'?"),
             ("batch:\n  max_frame: 5\n", "config.yaml:2: batch.max_frame is not a setting; did you mean 'max_frames'?"),
             ("order:\n  sed: 5\n", "config.yaml:2: order.sed is not a setting; did you mean 'seed'?"),
-            ("order:\n  zzz: 5\n", "config.yaml:2: order.zzz is not a setting; known are: by, seed"),
+            ("order:\n  zzz: 5\n", "config.yaml:2: order.zzz is not a setting; known are: by, scope, seed"),
             ("output:\n  paht: x\n", "config.yaml:2: output.paht is not a setting; did you mean 'path'?"),
             ("context:\n  lft: 5\n", "config.yaml:2: context.lft is not a setting; did you mean 'left'?"),
             (
@@ -282,7 +282,10 @@ class TestConfig:
             ("chunk: {size: 5, min_size: -1}\n", "chunk.min_size is -1: it has to be greater than or equal to 0"),
             ("context: -1\n", "config.yaml:1: context.left is -1: it has to be greater than or equal to 0"),
             ("keys: {a: {rate: 0}}\n", "config.yaml:1: keys.a.rate is 0: it has to be greater than or equal to 1"),
-            ("order: {by: rnd}\n", "config.yaml:1: order.by is 'rnd': it has to be 'source' or 'random'"),
+            (
+                "order: {by: rnd}\n",
+                "config.yaml:1: order.by is 'rnd': it has to be source, reverse, random, sorted, sorted_reverse or laplace:BINS",
+            ),
             ("output: {path: x, format: zip}\n", "output.format is 'zip': it has to be 'hdf5' or 'tfrecord'"),
             ("output: {path: x, shard_size: big}\n", "config.yaml:1: output.shard_size is 'big': give a size"),
             ("output: {path: x, shard_size: true}\n", "config.yaml:1: output.shard_size is True: give a size"),

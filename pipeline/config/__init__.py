@@ -1,6 +1,7 @@
 """What users may set, checked; errors name file, line, setting and remedy."""
 
 from seqprep.config.document import Document, parse_assignment, read_document
+from seqprep.config.layout import BucketConfig, OrderName
 from seqprep.config.schema import (
     BatchConfig,
     ChunkConfig,
@@ -11,10 +12,12 @@ from seqprep.config.schema import (
     OutputConfig,
     load_config,
 )
+from seqprep.config.selection import SelectConfig, SplitConfig, exact_share
 from seqprep.config.validation import Options, build, suggestion
 
 __all__ = [
     "BatchConfig",
+    "BucketConfig",
     "ChunkConfig",
     "Config",
     "ContextConfig",
@@ -22,8 +25,12 @@ __all__ = [
     "KeyConfig",
     "Options",
     "OrderConfig",
+    "OrderName",
     "OutputConfig",
+    "SelectConfig",
+    "SplitConfig",
     "build",
+    "exact_share",
     "load_config",
     "parse_assignment",
     "read_document",

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from seqprep.config.document import Document, as_document
+from seqprep.config.layout import BucketConfig, bucket_of, check_order, pad_to_of
+from seqprep.config.selection import SelectConfig, SplitConfig, check_partition, split_of
 from seqprep.config.units import parse_bytes
 from seqprep.config.validation import Options, build
 from seqprep.errors import ConfigError
@@ -86,12 +88,24 @@ class ContextConfig(Options):
 
 
 class BatchConfig(Options):
-    """Budgets of a batch."""
+    """Which rows make a batch, and how long they become."""
 
     max_frames: PositiveFrames | None = None
     """Most frames of a batch with its padding, rows times longest row; for every key, or per key."""
     max_sequences: int | None = Field(default=None, ge=1)
     """Most rows of a batch."""
+    drop_last: bool = False
+    """Leave out the last batch of a shard (of each length class) if more rows would fit in it."""
+    bucket: Annotated[BucketConfig, BeforeValidator(bucket_of)] = BucketConfig()
+    """Length classes."""
+    pad_to: Annotated[Literal["longest", "bucket"] | dict[str, int], BeforeValidator(pad_to_of)] = "longest"
+    """Length of a batch's rows: that of the longest, of its class, or the next multiple of a number of frames."""
+    pad_rows: bool = False
+    """Fill the last batch of a shard (of each length class) with empty rows."""
+    pack: bool = False
+    """Lay several chunks or sequences into one row."""
+    row_frames: int | None = Field(default=None, ge=1)
+    """Longest row that is packed, in frames of the input key."""
 
     @model_validator(mode="after")
     def _budget(self) -> BatchConfig:
@@ -101,18 +115,49 @@ class BatchConfig(Options):
             )
         return self
 
+    @model_validator(mode="after")
+    def _together(self) -> BatchConfig:
+        if self.pad_to == "bucket" and not self.bucket.has_classes:
+            raise ValueError(
+                "batch.pad_to is bucket but there are no length classes; set batch.bucket to {auto: 8} or {boundaries: […]}"
+            )
+        if self.drop_last and self.pad_rows:
+            raise ValueError("batch.drop_last and batch.pad_rows are both set: a batch is filled or left out; keep one")
+        if self.pack and self.row_frames is None:
+            raise ValueError("batch.pack is set without batch.row_frames; set it to the most frames of a packed row")
+        if self.row_frames is not None and not self.pack:
+            raise ValueError(
+                f"batch.row_frames is {self.row_frames} but rows aren't packed; set batch.pack: true, or remove it"
+            )
+        if self.pack and self.bucket != BucketConfig():
+            raise ValueError("batch.bucket and batch.pack are both set: packed rows are about equally long; keep one")
+        return self
+
 
 class OrderConfig(Options):
     """In what order sequences, and rows within a shard, are laid down."""
 
-    by: Literal["source", "random"] = "source"
+    by: Annotated[str, BeforeValidator(check_order)] = "source"
+    """source, reverse, random, sorted, sorted_reverse, or laplace:BINS."""
     seed: int = 0
+    scope: Literal["sequence", "global"] = "sequence"
+    """What is shuffled: sequences, then the rows of each shard; or all rows of the dataset."""
+
+    @model_validator(mode="after")
+    def _scope(self) -> OrderConfig:
+        if self.scope == "global" and self.by != "random":
+            raise ValueError(
+                f"order.scope is global but order.by is {self.by!r}: only a shuffle can be over all rows; "
+                "set order.by: random, or order.scope: sequence"
+            )
+        return self
 
 
 class OutputConfig(Options):
     """Where the shards go, and as what."""
 
     path: str
+    """A folder; with `split`, {split} in it stands for the part's name."""
     format: Literal["hdf5", "tfrecord"] = "hdf5"
     compression: Literal["none"] = "none"
     shard_size: Annotated[int, BeforeValidator(lambda size: parse_bytes(size, "output.shard_size"))] = 256_000_000
@@ -141,6 +186,12 @@ class Config(Options):
     context: Annotated[dict[str, ContextConfig], BeforeValidator(_per_key_context)] = Field(default={})
     batch: BatchConfig
     order: OrderConfig = OrderConfig()
+    epochs: int = Field(default=1, ge=1)
+    """Passes over the input that are written, each in an order of its own."""
+    select: SelectConfig = SelectConfig()
+    split: Annotated[SplitConfig | None, BeforeValidator(split_of)] = None
+    partition: Annotated[str | None, BeforeValidator(check_partition)] = None
+    """k/n: only part k, from 1 on, of n contiguous parts of the ordered sequences."""
     output: OutputConfig
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("settings"))
@@ -157,6 +208,19 @@ class Config(Options):
             raise ValueError("source.type is missing; set it to the kind of input, such as hdf5 or audio")
         return value
 
+    @model_validator(mode="after")
+    def _folders(self) -> Config:
+        if self.split is not None and "{split}" not in self.output.path:
+            raise ValueError(
+                f"output.path is {self.output.path!r}, one folder for all parts of the split; write {{split}} in it, "
+                f"such as {self.output.path.rstrip('/')}/{{split}}"
+            )
+        if self.split is None and "{split}" in self.output.path:
+            raise ValueError(
+                f"output.path is {self.output.path!r} but there is no split; set split, such as {{train: 0.9, dev: 0.1}}"
+            )
+        return self
+
     @property
     def document(self) -> Document:
         """Where the settings came from, for messages about them."""
@@ -170,6 +234,8 @@ class Config(Options):
             if key["normalize"] and key["normalize"]["by"] != "sequence":
                 key["normalize"]["by"] = "file"  # what it says is part of the input's fingerprint
         settings["keys"] = list(settings["keys"].items())  # their order counts: the first may be the input key
+        if settings["split"] is not None:
+            settings["split"]["parts"] = list(settings["split"]["parts"].items())  # and so does theirs
         return settings
 
     def fingerprint(self) -> str:

@@ -9,7 +9,16 @@ import numpy as np
 
 from seqprep.errors import SourceError
 from seqprep.execution.normalization import Normalizer
-from seqprep.planning import PAD_PLACE, ZERO_PLACE, KeyRule, ShardPlan, ShardTask, gather_places, needed_frames
+from seqprep.planning import (
+    PAD_PLACE,
+    ZERO_PLACE,
+    KeyRule,
+    ShardPlan,
+    ShardTask,
+    gather_places,
+    needed_frames,
+    scatter,
+)
 from seqprep.sources import Source
 from seqprep.types import Array, FrameRange, Int64, KeySpec
 
@@ -49,13 +58,14 @@ class ShardGatherer:
                     source, task, self._rules[name], spec, pad, (normalizers or {}).get(name)
                 )
             else:
-                self._flat[name] = _read_values(source, task, name, spec)
+                self._flat[name] = _read_values(source, task, name, spec, pad_values.get(name, 0.0))
         self._buffers = {name: np.empty(self._most_bytes(name), np.uint8) for name in stored}
 
     def _most_bytes(self, name: str) -> int:
-        frames = self._plan.batch_rows
         if self._stored[name].has_time:
-            frames = frames * self._plan.batch_frames(name)
+            frames = self._plan.batch_rows * self._plan.batch_frames(name)
+        else:
+            frames = np.diff(self._plan.bounds)
         return int(frames.max(initial=0)) * self._stored[name].nbytes
 
     def batches(self) -> Iterator[dict[str, Array]]:
@@ -65,16 +75,27 @@ class ShardGatherer:
             rows = slice(begin, end)
             arrays = {}
             for name, spec in self._stored.items():
-                places = self._places(name, rows, int(frames[name][batch])) if spec.has_time else self._plan.owner[rows]
+                places = (
+                    self._places(name, batch, rows, int(frames[name][batch]))
+                    if spec.has_time
+                    else self._plan.owner[rows]
+                )
                 count = places.size * spec.nbytes
                 out = self._buffers[name][:count].view(spec.dtype).reshape(*places.shape, *spec.shape)
                 # mode="clip" alone lets numpy write straight into `out`; every place is in range anyway
                 arrays[name] = np.take(self._flat[name], places, axis=0, out=out, mode="clip")
             yield arrays
 
-    def _places(self, name: str, rows: slice, padded_frames: int) -> Int64:
-        offset = self._offset[name][self._plan.owner[rows]]
-        return gather_places(self._plan.keys[name], rows, offset, padded_frames, self._rules[name])
+    def _places(self, name: str, batch: int, rows: slice, padded_frames: int) -> Int64:
+        """Where each frame of a batch lies in the flat buffer; [B, T]."""
+        offset, rule, keys = self._offset[name][self._plan.owner[rows]], self._rules[name], self._plan.keys[name]
+        segments = self._plan.segments
+        if segments is None:
+            return gather_places(keys, rows, offset, padded_frames, rule)
+        frames = keys.frames[rows]
+        places = gather_places(keys, rows, offset, int(frames.max()), rule)
+        shape = int(self._plan.batch_rows[batch]), padded_frames
+        return scatter(places, frames, segments.row[rows], segments.start[rows] // rule.rate, shape, PAD_PLACE)
 
 
 def _read_stretches(
@@ -98,7 +119,7 @@ def _read_stretches(
                 _convert(values, target, f"sequence {source.tags[sequence]!r}, key {rule.name!r}")
             else:
                 source.read(rule.name, sequence, FrameRange(start, stop), out=target)
-    return flat, needed.offset
+    return flat, np.append(needed.offset, 0)  # empty rows have the owner behind the last, and no frame of it
 
 
 def _normalized(source: Source, key: str, sequence: int, frames: FrameRange, normalizer: Normalizer | None) -> Array:
@@ -111,9 +132,11 @@ def _normalized(source: Source, key: str, sequence: int, frames: FrameRange, nor
     return normalizer.fitted(whole).apply(whole[frames.start : frames.stop])
 
 
-def _read_values(source: Source, task: ShardTask, name: str, spec: KeySpec) -> Array:
-    """Reads a key without time of all sequences; [sequences, …]."""
-    values = np.empty((len(task.sequence), *spec.shape), spec.dtype)
+def _read_values(source: Source, task: ShardTask, name: str, spec: KeySpec, pad_value: float) -> Array:
+    """Reads a key without time of all sequences, and puts what empty rows hold behind them; [sequences + 1, …]."""
+    values = np.empty((len(task.sequence) + 1, *spec.shape), spec.dtype)
+    with np.errstate(over="ignore"):
+        values[-1] = pad_value
     for place, sequence in enumerate(task.sequence.tolist()):
         _convert(
             source.read(name, sequence), values[place : place + 1], f"sequence {source.tags[sequence]!r}, key {name!r}"

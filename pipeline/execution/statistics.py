@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from seqprep.config import Config, load_config
-from seqprep.errors import SourceError
-from seqprep.execution.run import plan_source
+from seqprep.config import Config, load_config, suggestion
+from seqprep.errors import ConfigError, SourceError
+from seqprep.execution.planning import plan_source
 from seqprep.execution.statistics_file import KeyStatistics, encode_statistics
+from seqprep.planning import DatasetPlan
 from seqprep.shards import Storage
 from seqprep.sources import Source, open_source
 from seqprep.types import Array, FrameRange, Int64, KeySpec
@@ -57,6 +58,7 @@ class _Moments:
 def stats(
     config: Config | Mapping[str, Any] | str | Path,
     *,
+    part: str | None = None,
     output: str | Path | None = None,
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
@@ -65,6 +67,7 @@ def stats(
 
     Args:
         config: a configuration, a nested mapping, or the path of a YAML file.
+        part: of a split, such as "train"; all parts together unless told.
         output: where to write the result as JSON, for `keys.<name>.normalize`.
         threads: that read at once.
         progress: told after each group of sequences: sequences done, and all of them.
@@ -73,22 +76,31 @@ def stats(
         For each stored key with a time axis and numbers in it.
 
     Raises:
-        ConfigError: a setting is wrong.
+        ConfigError: a setting is wrong, or there is no such part.
         SourceError: the input can't be read, or holds a value that is no finite number; names the sequence.
         OutputError: the result can't be written.
     """
     config = config if isinstance(config, Config) else load_config(config)
     source = open_source(config.source, config.document)
     try:
-        plan, stored = plan_source(config, source)
-        keys = [name for name, spec in stored.items() if spec.has_time]
-        sequences = np.unique(plan.order)
+        planned = plan_source(config, source, normalized=False)
+        keys = [name for name, spec in planned.stored.items() if spec.has_time]
+        sequences = _sequences(planned.parts, part)
         found = _measure(source, keys, sequences, threads, progress or (lambda done, total: None))
     finally:
         source.close()
     if output is not None:
         Storage().write_file(Path(output), encode_statistics(found))
     return found
+
+
+def _sequences(parts: Mapping[str, DatasetPlan], part: str | None) -> Int64:
+    """Places in the source of the sequences that have a row; int64 [n], ascending."""
+    if part is not None and part not in parts:
+        known = suggestion(part, parts) if "" not in parts else "; the configuration splits nothing"
+        raise ConfigError(f"part is {part!r}, which split doesn't name{known}")
+    passes = [plan.passes[0] for name, plan in parts.items() if part in (None, name)]
+    return np.unique(np.concatenate([plan.task(shard).sequence for plan in passes for shard in range(len(plan))]))
 
 
 def _measure(

@@ -11,7 +11,7 @@ import numpy as np
 from seqprep.errors import DatasetError
 from seqprep.execution.gather import ShardGatherer
 from seqprep.execution.normalization import Normalizer
-from seqprep.planning import Plan, ShardPlan, ShardTask
+from seqprep.planning import NO_ROW, DatasetPlan, ShardPlan, ShardTask
 from seqprep.shards import (
     ShardRecord,
     ShardTable,
@@ -52,7 +52,7 @@ class NumberedTask:
     task: ShardTask
 
 
-def number_tasks(plan: Plan) -> Iterator[NumberedTask]:
+def number_tasks(plan: DatasetPlan) -> Iterator[NumberedTask]:
     """Gives the tasks of a plan in order, each made when it is asked for."""
     return (NumberedTask(number=i, count=len(plan), task=plan.task(i)) for i in range(len(plan)))
 
@@ -67,16 +67,18 @@ def run_task(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
     path = job.folder / shard_name(numbered.number, numbered.count, job.format)
     finished = _finished(path, job.fingerprint)
     if finished is not None:
-        advance(finished.rows, 0)
+        advance(numbered.task.rows, 0)
         return finished
     plan = numbered.task.plan()
-    table = shard_table(plan, job.stored, job.source.tags)
+    table = shard_table(plan, numbered.task, job.stored, job.source.tags)
     gatherer = ShardGatherer(job.source, numbered.task, plan, job.stored, job.pad_values, job.normalizers)
+    done = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.sequence != NO_ROW)])[plan.bounds]
 
     def counted() -> Iterator[dict[str, Array]]:
-        for arrays, rows in zip(gatherer.batches(), plan.batch_rows.tolist(), strict=True):
+        for arrays, rows in zip(gatherer.batches(), np.diff(done).tolist(), strict=True):
             yield arrays
             advance(rows, sum(array.nbytes for array in arrays.values()))
+        advance(plan.dropped.rows, 0)
 
     return write_shard(path, job.format, table, counted(), job.fingerprint, job.storage)
 
@@ -92,11 +94,12 @@ def _finished(path: Path, fingerprint: str) -> ShardRecord | None:
     return record_of(path.name, sidecar, int.from_bytes(sidecar.encode()[-4:], "little"))
 
 
-def shard_table(plan: ShardPlan, stored: Mapping[str, KeySpec], tags: Tags) -> ShardTable:
+def shard_table(plan: ShardPlan, task: ShardTask, stored: Mapping[str, KeySpec], tags: Tags) -> ShardTable:
     """Works out what a shard holds beside the arrays of its keys.
 
     Args:
         plan: its rows and batches.
+        task: of which that is the plan.
         stored: the stored keys.
         tags: of all sequences of the source.
     """
@@ -106,13 +109,32 @@ def shard_table(plan: ShardPlan, stored: Mapping[str, KeySpec], tags: Tags) -> S
         fields[f"{name}/start"] = rows.start
         fields[f"{name}/core"] = np.stack([rows.left, rows.core], axis=1).astype(np.int32)
         fields[f"{name}/length"] = rows.length
+    if plan.segments is not None:
+        fields["segment_row"] = plan.segments.row.astype(np.int32)
+        fields["segment_start"] = _int32(plan.segments.start, task.rules.input.name)
+        for rule in task.rules.keys:
+            if rule.rate != 1:
+                fields[f"{rule.name}/segment_start"] = _int32(plan.segments.start // rule.rate, rule.name)
     return ShardTable(
         keys=stored,
         batch_rows=plan.batch_rows,
         batch_frames={name: plan.batch_frames(name) for name in plan.keys},
         fields=fields,
-        tags=tags.take(plan.sequence),
+        tags=_tags_of(plan.sequence, tags),
+        batch_segments=None if plan.segments is None else np.diff(plan.bounds),
+        epoch=task.epoch,
+        dropped_rows=plan.dropped.rows,
+        dropped_frames=plan.dropped.frames,
     )
+
+
+def _tags_of(sequence: Int64, tags: Tags) -> Tags:
+    """The tags of rows; "" for an empty one."""
+    real = sequence != NO_ROW
+    sizes = np.zeros(len(sequence), np.int64)
+    taken = tags.take(sequence[real])
+    sizes[real] = taken.sizes
+    return Tags(taken.data, np.cumsum(sizes))
 
 
 def _int32(frames: Int64, key: str) -> Array:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from seqprep.config import Config, suggestion
+from seqprep.config import Config, OrderName, suggestion
 from seqprep.errors import ConfigError
+from seqprep.planning.layout_rules import BatchRule, OrderRule, batch_rule, check_packing, order_name, pad_multiple
 from seqprep.types import KeySpec
 
-RESERVED_NAMES = frozenset({"seq_idx", "seq_tag", "batches", "rows"})
+RESERVED_NAMES = frozenset({"seq_idx", "seq_tag", "segment_row", "segment_start", "batches", "rows", "segments"})
 """Names that batches and shard files use themselves."""
 
 
@@ -42,6 +43,8 @@ class KeyRule:
     """What stands outside the sequence."""
     max_frames: int | None = None
     """Budget of a batch, rows times longest row, context included; None is no limit."""
+    pad_multiple: int = 1
+    """Rows become a multiple of so many frames long."""
     frame_bytes: int = 0
     """Stored bytes of a frame."""
 
@@ -55,8 +58,11 @@ class Rules:
     row_bytes: int = 0
     """Stored bytes of a row's keys without time."""
     max_sequences: int | None = None
-    order: Literal["source", "random"] = "source"
+    batch: BatchRule = field(default_factory=BatchRule)
+    order: OrderName = "source"
+    order_rule: OrderRule = field(default_factory=OrderRule)
     seed: int = 0
+    epochs: int = 1
     shard_bytes: int = 256_000_000
 
     @property
@@ -145,11 +151,16 @@ def resolve(config: Config, specs: Mapping[str, KeySpec]) -> tuple[Rules, dict[s
         keys=tuple(_key_rule(name, timed[0], config, stored[name]) for name in timed),
         row_bytes=sum(spec.nbytes for spec in stored.values() if not spec.has_time),
         max_sequences=config.batch.max_sequences,
-        order=config.order.by,
+        batch=batch_rule(config, {name: config.keys[name].rate if name in config.keys else 1 for name in timed}),
+        order=order_name(config),
+        order_rule=OrderRule.of(config),
         seed=config.order.seed,
+        epochs=config.epochs,
         shard_bytes=config.output.shard_size,
     )
     _check_steps(rules, config)
+    for rule in rules.keys:
+        check_packing(rules.batch.row_frames or 0, rule.rate, rule.name, rule.max_frames, config)
     return rules, stored
 
 
@@ -187,6 +198,7 @@ def _check_names(config: Config, timed: list[str], chosen: list[str]) -> None:
         ("chunk", "min_size"): config.chunk.min_size,
         ("context",): config.context,
         ("batch", "max_frames"): config.batch.max_frames or {},
+        ("batch", "pad_to"): config.batch.pad_to if isinstance(config.batch.pad_to, Mapping) else {},
     }
     for path, per_key in settings.items():
         for name in per_key:
@@ -227,6 +239,7 @@ def _key_rule(name: str, input_name: str, config: Config, spec: KeySpec) -> KeyR
         right_frames=context.right if context else 0,
         pad=context.pad if context else "zero",
         max_frames=budget.get(name, budget.get("")),
+        pad_multiple=pad_multiple(name, rate, config),
         frame_bytes=spec.nbytes,
     )
 

@@ -88,6 +88,19 @@ def cut_shards(order: Int64, counts: Int64, lengths: Mapping[str, Int64], rules:
     return ShardCuts(np.append(place[starts], len(order)), np.append(number[starts], 0))
 
 
+def cut_rows(sizes: Int64, rules: Rules) -> Int64:
+    """Closes a shard before the row that would take it past its size.
+
+    Args:
+        sizes: int64 [rows]: bytes of each row, from `chunk_bytes`, in their order.
+        rules: the rules.
+
+    Returns:
+        int64 [shards + 1]: shard i begins at this row.
+    """
+    return np.append(_greedy_starts(np.cumsum(sizes), rules.shard_bytes, np.zeros(0, np.int64)), len(sizes))
+
+
 def _greedy_starts(ends: Int64, limit: int, forced: Int64) -> Int64:
     """Where shards begin among pieces whose sizes, summed up, are `ends`; `forced` pieces begin one whatever fits."""
     starts, begin = [], 0

@@ -123,10 +123,12 @@ def _reading(
 
 
 def _ranges(dataset: Dataset, max_bytes: int) -> tuple[list[list[tuple[Path, int, int]]], int]:
-    """File, offset and size of every array of the first batches, and how many rows those have."""
+    """File, offset and size of every array of the first pass's first batches, and how many rows those have."""
     ranges: list[list[tuple[Path, int, int]]] = []
     rows = total = 0
-    for shard in range(len(dataset.index.shards)):
+    for shard, record in enumerate(dataset.index.shards):
+        if record.epoch:
+            break  # an epoch of the loader reads one pass
         sidecar = dataset.sidecar(shard)
         sizes = {key: sidecar.table.array_bytes(key).tolist() for key in sidecar.table.keys}
         for batch, count in enumerate(sidecar.table.batch_rows.tolist()):

@@ -2,5 +2,6 @@
 
 from seqprep.runtime.loader import Loader, Metrics
 from seqprep.runtime.ranges import Batch
+from seqprep.runtime.unpacking import unpack
 
-__all__ = ["Batch", "Loader", "Metrics"]
+__all__ = ["Batch", "Loader", "Metrics", "unpack"]

@@ -14,12 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqprep.files import OpenFile, read_exactly
+from seqprep.planning import positions, segment_ids
 from seqprep.runtime.pool import aligned
 from seqprep.shards import ShardTable, Sidecar, crc32c
 from seqprep.types import Array, Int64, UInt8
 
 SMALL_BYTES = 1 << 15
 """Arrays of at most this many bytes are small; a checksum of so few isn't worth letting go of the interpreter lock."""
+
+
+DERIVED = {"segment_ids": segment_ids, "positions": positions}
+"""What a batch of packed rows holds of each key with time beside what is stored, made when it is asked for: int32 [B, T]."""
 
 
 class Range(NamedTuple):
@@ -42,10 +47,12 @@ class Entry(NamedTuple):
     """Of those arrays in the batch's memory, each aligned; the batch's block comes behind them."""
     block: slice
     """The batch's block among those of the shard."""
+    memory_bytes: int
+    """Of all that: arrays, block, and behind it those that are made when they are asked for, each aligned."""
     arrays: tuple[tuple[int, tuple[int, ...]], ...]
     """Place in the batch's memory, and shape, of each key's array."""
     begin: int
-    """The batch's first row in the shard."""
+    """The batch's first entry of the fields in the shard: a row, or a segment where rows are packed."""
     end: int
     """One past its last."""
     frames: int
@@ -55,12 +62,12 @@ class Entry(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A field of the rows."""
+    """A field of the rows, or of the segments where rows are packed."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    """Of one row."""
-    row_bytes: int
+    """Of one entry."""
+    entry_bytes: int
 
 
 Placed = tuple[int, tuple[int, ...], np.dtype[Any]]
@@ -81,7 +88,19 @@ class OpenedShard:
         OSError: the shard can't be opened.
     """
 
-    __slots__ = ("_placed", "blocks", "dtypes", "entries", "fields", "held_bytes", "names", "path", "read", "tags")
+    __slots__ = (
+        "_placed",
+        "blocks",
+        "derived",
+        "dtypes",
+        "entries",
+        "fields",
+        "held_bytes",
+        "names",
+        "path",
+        "read",
+        "tags",
+    )
 
     def __init__(self, path: Path, sidecar: Sidecar, keys: Sequence[str], most_held_bytes: int, verify: bool) -> None:
         table = sidecar.table
@@ -93,7 +112,9 @@ class OpenedShard:
         self.fields = {
             name: Field(values.dtype, values.shape[1:], values[:1].nbytes) for name, values in fields.items()
         }
-        self.names = (*keys, *fields, "seq_tag")
+        packed = [key for key in keys if table.batch_segments is not None and table.keys[key].has_time]
+        self.derived = {f"{key}/{what}": (key, make) for key in packed for what, make in DERIVED.items()}
+        self.names = (*keys, *fields, *self.derived, "seq_tag")
         self._placed: dict[int, dict[str, Placed]] = {}
         held = _hold(path, sidecar, keys, most_held_bytes, verify)
         self.held_bytes = sum(map(len, held.values()))
@@ -102,15 +123,15 @@ class OpenedShard:
         self.blocks = blocks.data
         self.entries = _entries(sidecar, keys, bounds, places)
 
-    def placed(self, rows: int) -> dict[str, Placed]:
-        """Where the fields of a batch of so many rows are in its block."""
-        found = self._placed.get(rows)
+    def placed(self, entries: int) -> dict[str, Placed]:
+        """Where the fields of a batch of so many entries are in its block."""
+        found = self._placed.get(entries)
         if found is None:
             place, found = 0, {}
             for name, field in self.fields.items():
-                found[name] = place, (rows, *field.shape), field.dtype
-                place += aligned(field.row_bytes * rows)
-            self._placed[rows] = found
+                found[name] = place, (entries, *field.shape), field.dtype
+                place += aligned(field.entry_bytes * entries)
+            self._placed[entries] = found
         return found
 
 
@@ -155,7 +176,7 @@ def _lay_out(
 
     Args:
         table: of the shard.
-        fields: each [rows, …].
+        fields: each [entries, …].
         held: bytes of all batches' arrays of small keys.
 
     Returns:
@@ -163,7 +184,7 @@ def _lay_out(
         [batches].
     """
     widths = [values[:1].nbytes for values in fields]  # 4, 8 or 16, so that they divide the alignment
-    sizes = [aligned(table.batch_rows * width) for width in widths]
+    sizes = [aligned(table.batch_entries * width) for width in widths]
     small = {key: table.array_bytes(key) for key in held}
     bounds = np.concatenate(
         [np.zeros(1, np.int64), np.cumsum(sum([*sizes, *map(aligned, small.values())]), dtype=np.int64)]
@@ -171,7 +192,7 @@ def _lay_out(
     blocks = np.zeros(bounds[-1], np.uint8)
     place = bounds[:-1].copy()
     for values, width, size in zip(fields, widths, sizes, strict=True):
-        rows = np.arange(len(values)) + np.repeat(place // width - table.bounds[:-1], table.batch_rows)
+        rows = np.arange(len(values)) + np.repeat(place // width - table.bounds[:-1], table.batch_entries)
         blocks.view(f"V{width}")[rows] = np.ascontiguousarray(values).reshape(-1).view(f"V{width}")
         place += size
     places: dict[str, Int64] = {}
@@ -207,6 +228,7 @@ def _entries(sidecar: Sidecar, keys: Sequence[str], bounds: Int64, places: Mappi
             zip(*ranges, strict=True) if ranges else [()] * len(place),
             place.tolist(),
             map(slice, bounds[:-1].tolist(), bounds[1:].tolist()),
+            (place + np.diff(bounds) + _derived_bytes(table, keys)).tolist(),
             zip(*arrays, strict=True),
             table.bounds[:-1].tolist(),
             table.bounds[1:].tolist(),
@@ -216,7 +238,16 @@ def _entries(sidecar: Sidecar, keys: Sequence[str], bounds: Int64, places: Mappi
     )
 
 
+def _derived_bytes(table: ShardTable, keys: Sequence[str]) -> Int64:
+    """Bytes of the arrays that each batch makes when they are asked for; int64 [batches]."""
+    total = np.zeros(len(table.batch_rows), np.int64)
+    for key in keys:
+        if table.batch_segments is not None and table.keys[key].has_time:
+            total += len(DERIVED) * aligned(4 * table.batch_rows * table.batch_frames[key])
+    return total
+
+
 def _shapes(table: ShardTable, key: str) -> list[tuple[int, ...]]:
     spec = table.keys[key]
-    axes = [table.batch_rows.tolist(), *([table.batch_frames[key].tolist()] if spec.has_time else [])]
-    return [(*lengths, *spec.shape) for lengths in zip(*axes, strict=True)]
+    axes = [table.batch_rows, table.batch_frames[key]] if spec.has_time else [table.batch_entries]
+    return [(*lengths, *spec.shape) for lengths in zip(*(axis.tolist() for axis in axes), strict=True)]

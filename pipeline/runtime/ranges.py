@@ -19,8 +19,9 @@ from seqprep.config import suggestion
 from seqprep.errors import ConfigError, CorruptError, DatasetError
 from seqprep.files import FileCache, read_exactly
 from seqprep.runtime.opened import Entry, OpenedShard
-from seqprep.runtime.pool import Lease
+from seqprep.runtime.pool import Lease, aligned
 from seqprep.shards import Dataset, crc32c
+from seqprep.types import Array
 
 LeaseOf = Callable[[int], Lease]
 """Gives memory of a number of bytes."""
@@ -56,8 +57,23 @@ class Batch(Mapping[str, Any]):
         shard, entry = self._shard, self.entry
         if name == "seq_tag":
             return shard.tags.stretch(entry.begin, entry.end)
+        if name in shard.derived:
+            return self._derive(name)
         place, shape, dtype = shard.placed(entry.end - entry.begin)[name]
         return np.ndarray(shape, dtype, self._lease, entry.array_bytes + place)
+
+    def _derive(self, name: str) -> Array:
+        """Makes what follows from the fields: where in its row each frame's segment is."""
+        shard, entry = self._shard, self.entry
+        shapes = {other: entry.arrays[shard.dtypes[key][0]][1][:2] for other, (key, _) in shard.derived.items()}
+        place = entry.array_bytes + entry.block.stop - entry.block.start
+        for other, (rows, frames) in shapes.items():
+            if other == name:
+                break
+            place += aligned(4 * rows * frames)
+        key, make = shard.derived[name]
+        out = np.ndarray(shapes[name], np.int32, self._lease, place)
+        return make(self[f"{key}/size0"], self["segment_row"], segment_starts(self, key), out)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._shard.names)
@@ -73,6 +89,12 @@ class Batch(Mapping[str, Any]):
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
         return dict, (dict(self),)
+
+
+def segment_starts(batch: Mapping[str, Any], key: str) -> Any:
+    """Where the segments of a batch begin in its rows, in a key's own frames; integers [S]."""
+    own = f"{key}/segment_start"
+    return batch[own if own in batch else "segment_start"]
 
 
 class BatchReader:
@@ -95,6 +117,7 @@ class BatchReader:
         self.keys = tuple(name for name in known if keys is None or name in keys)
         self._dataset = dataset
         self._before: list[int] = dataset.batches_before().tolist()
+        self.pass_bounds = dataset.pass_bounds()
         self._shards: dict[int, OpenedShard] = {}
         self._verify, self._may_hold = verify, _MOST_HELD_BYTES
         self._lock = threading.Lock()
@@ -136,9 +159,9 @@ class BatchReader:
         number = bisect_right(self._before, batch) - 1
         shard = self._shards.get(number) or self._open(number)
         entry = shard.entries[batch - self._before[number]]
-        ranges, array_bytes, block, _, _, _, _, _ = entry
+        ranges, array_bytes, block, memory_bytes, _, _, _, _, _ = entry
         fields = shard.blocks[block]
-        lease = lease_of(array_bytes + len(fields))
+        lease = lease_of(memory_bytes)
         memory = memoryview(lease)  # type: ignore[arg-type]
         try:
             file = self._files.get(shard.path)
@@ -158,7 +181,7 @@ class BatchReader:
             raise DatasetError(
                 f"{shard.path}: batch {number} can't be read: {error.strerror}; check the disk"
             ) from error
-        memory[array_bytes:] = fields
+        memory[array_bytes : array_bytes + len(fields)] = fields
         return Batch(shard, entry, lease)
 
 

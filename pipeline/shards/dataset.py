@@ -54,6 +54,12 @@ class Dataset:
             [np.zeros(1, np.int64), np.cumsum([shard.batches for shard in self.index.shards], dtype=np.int64)]
         )
 
+    def pass_bounds(self) -> list[int]:
+        """Where each pass over the input begins: pass e holds batches bounds[e] up to bounds[e + 1]."""
+        epochs = [shard.epoch for shard in self.index.shards]
+        first = np.searchsorted(epochs, np.arange(self.index.epochs + 1))
+        return [int(before) for before in self.batches_before()[first]]
+
     def shard_path(self, shard: int) -> Path:
         """Path of a shard's file."""
         return self.path / self.index.shards[shard].name

@@ -22,20 +22,26 @@ VERSION = 1
 
 
 def side_tables(table: ShardTable) -> dict[str, Array]:
-    """The small datasets of a shard: /batches/… and /rows/….
+    """The small datasets of a shard: /batches/… and /rows/… (/segments/… where rows are packed).
 
     Returns:
         Path in the file to array.
     """
-    small: dict[str, Array] = {"batches/rows": table.batch_rows, "batches/first_row": table.bounds[:-1]}
+    small: dict[str, Array] = {"batches/rows": table.batch_rows}
+    entries = "rows"
+    if table.batch_segments is None:
+        small["batches/first_row"] = table.bounds[:-1]
+    else:
+        entries = "segments"
+        small |= {"batches/segments": table.batch_segments, "batches/first_segment": table.bounds[:-1]}
     for key in table.keys:
         small[f"batches/{key}.offset"] = table.frames_before(key)[:-1]
     for key, frames in table.batch_frames.items():
         small[f"batches/{key}.frames"] = frames
     for field, values in table.fields.items():
-        small[f"rows/{field.replace('/', '.')}"] = values
-    small["rows/seq_tag"] = table.tags.data
-    small["rows/seq_tag.end"] = table.tags.ends
+        small[f"{entries}/{field.replace('/', '.')}"] = values
+    small[f"{entries}/seq_tag"] = table.tags.data
+    small[f"{entries}/seq_tag.end"] = table.tags.ends
     return small
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,19 @@ class Index:
     """Stored keys, the input key first."""
     sequences: int
     shards: tuple[ShardRecord, ...]
+    report: Mapping[str, Any] = field(default_factory=dict)
+    """What was left out and why, and what didn't go with the budgets; plain values."""
+
+    @property
+    def epochs(self) -> int:
+        """Passes over the input that the shards hold."""
+        return max((shard.epoch for shard in self.shards), default=0) + 1
+
+    @property
+    def padding(self) -> dict[str, int]:
+        """For each key with time, the sum of padded length − length over all rows."""
+        timed = [name for name, spec in self.keys.items() if spec.has_time]
+        return {name: sum(shard.padding.get(name, 0) for shard in self.shards) for name in timed}
 
     @property
     def batches(self) -> int:
@@ -71,7 +84,10 @@ class Index:
                 "rows": self.rows,
                 "frames": self.frames,
                 "bytes": self.shard_bytes,
+                "padding": self.padding,
+                "epochs": self.epochs,
             },
+            "report": self.report,
             "shards": [asdict(shard) for shard in self.shards],
         }
         return json.dumps(content | {"crc32c": _content_crc(content)}, indent=1, ensure_ascii=False).encode() + b"\n"
@@ -130,6 +146,7 @@ def read_index(folder: Path) -> Index:
             keys=parse_keys(content["keys"]),
             sequences=content["statistics"]["sequences"],
             shards=tuple(ShardRecord(**shard) for shard in content["shards"]),
+            report=content.get("report", {}),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptError(f"{path}: the index is damaged ({error}); make the dataset again") from error

@@ -22,6 +22,7 @@ from seqprep.types import Array, Int64, Tags, UInt32
 
 MAGIC = b"SEQPIDX\x00"
 VERSION = 1
+_NUMBERS = ("epoch", "dropped_rows", "dropped_frames")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Sidecar:
                 "file_bytes": self.file_bytes,
                 "fingerprint": self.fingerprint,
                 "keys": describe_keys(self.table.keys),
+                **{name: getattr(self.table, name) for name in _NUMBERS},
                 "sections": [[name, array.dtype.str, list(array.shape)] for name, array in sections.items()],
             },
             separators=(",", ":"),
@@ -74,6 +76,8 @@ class Sidecar:
 def _sections(sidecar: Sidecar) -> dict[str, Array]:
     table = sidecar.table
     sections: dict[str, Array] = {"rows": table.batch_rows}
+    if table.batch_segments is not None:
+        sections["segments"] = table.batch_segments
     for name in table.keys:
         sections[f"offset:{name}"] = sidecar.offsets[name]
         sections[f"crc:{name}"] = sidecar.crcs[name]
@@ -141,6 +145,8 @@ def _parse(header: Mapping[str, Any], data: bytes, position: int) -> Sidecar:
         batch_frames={name: sections[f"frames:{name}"] for name, spec in keys.items() if spec.has_time},
         fields={name.removeprefix("field:"): array for name, array in sections.items() if name.startswith("field:")},
         tags=Tags(sections["tags"], sections["tags.ends"]),
+        batch_segments=sections.get("segments"),
+        **{name: header.get(name, 0) for name in _NUMBERS},
     )
     return Sidecar(
         format=header["format"],

@@ -25,27 +25,56 @@ class ShardTable:
     """Small arrays that say what each row is: name to [rows] or [rows, n]."""
     tags: Tags
     """`seq_tag` of each row."""
+    batch_segments: Int64 | None = None
+    """int64 [batches]: segments of each batch, where rows are packed; fields, tags and keys without time then have an
+    entry for every segment instead of every row."""
+    epoch: int = 0
+    """The pass over the input to which the shard belongs."""
+    dropped_rows: int = 0
+    """Rows (segments, where rows are packed) that `batch.drop_last` left out of the shard."""
+    dropped_frames: int = 0
+    """Their frames of the input key, without context."""
+
+    @property
+    def batch_entries(self) -> Int64:
+        """int64 [batches]: entries of the fields in each batch, one per row or, where rows are packed, per segment."""
+        return self.batch_rows if self.batch_segments is None else self.batch_segments
 
     @cached_property
     def bounds(self) -> Int64:
-        """int64 [batches + 1]: batch i holds rows bounds[i] up to bounds[i + 1]."""
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.batch_rows, dtype=np.int64)])
+        """int64 [batches + 1]: batch i holds entries bounds[i] up to bounds[i + 1]."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.batch_entries, dtype=np.int64)])
+
+    @property
+    def rows(self) -> int:
+        """Rows that hold something; those that only fill a batch up are none."""
+        if self.batch_segments is None:
+            return int((self.fields["seq_idx"] >= 0).sum())
+        row = self.fields["segment_row"]
+        begins = np.diff(row, prepend=-1) != 0
+        begins[self.bounds[:-1]] = True
+        return int(begins.sum())
+
+    def padding(self, key: str) -> int:
+        """Frames of all batches in one key that only fill rows up: the sum of padded length − length over all rows."""
+        return int(self.frames_before(key)[-1]) - int(self.fields[f"{key}/size0"].sum(dtype=np.int64))
 
     def frames_before(self, key: str) -> Int64:
-        """Frames (rows, for a key without time) of all earlier batches together, padding included.
+        """Frames (entries, for a key without time) of all earlier batches together, padding included.
 
         Returns:
             int64 [batches + 1]; the last entry is the shard's total.
         """
         spec = self.keys[key]
-        each = self.batch_rows * self.batch_frames[key] if spec.has_time else self.batch_rows
+        each = self.batch_rows * self.batch_frames[key] if spec.has_time else self.batch_entries
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(each, dtype=np.int64)])
 
     def shape(self, key: str, batch: int) -> tuple[int, ...]:
-        """Shape of one batch's array: [B, T, …], or [B, …] for a key without time."""
+        """Shape of one batch's array: [B, T, …], or for a key without time [B, …] ([S, …] where rows are packed)."""
         spec = self.keys[key]
-        rows = int(self.batch_rows[batch])
-        return (rows, int(self.batch_frames[key][batch]), *spec.shape) if spec.has_time else (rows, *spec.shape)
+        if not spec.has_time:
+            return (int(self.batch_entries[batch]), *spec.shape)
+        return (int(self.batch_rows[batch]), int(self.batch_frames[key][batch]), *spec.shape)
 
     def array_bytes(self, key: str) -> Int64:
         """Bytes of each batch's array; int64 [batches]."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -51,6 +51,16 @@ class ShardRecord:
     frames: int
     """Valid frames of the input key, context included."""
     sidecar_crc32c: int
+    segments: int | None = None
+    """Segments of its rows, where these are packed."""
+    padding: Mapping[str, int] = field(default_factory=dict)
+    """For each key with time, the sum of padded length − length over all rows."""
+    epoch: int = 0
+    """The pass over the input to which it belongs."""
+    dropped_rows: int = 0
+    """What `batch.drop_last` left out …"""
+    dropped_frames: int = 0
+    """… and the frames in it, as in `ShardTable`."""
 
 
 def shard_name(number: int, count: int, format: str) -> str:
@@ -101,9 +111,14 @@ def record_of(name: str, sidecar: Sidecar, sidecar_crc32c: int) -> ShardRecord:
         name=name,
         bytes=sidecar.file_bytes,
         batches=len(table.batch_rows),
-        rows=int(table.batch_rows.sum()),
+        rows=table.rows,
         frames=int(table.fields[f"{first}/size0"].sum()),
         sidecar_crc32c=sidecar_crc32c,
+        segments=None if table.batch_segments is None else len(table.tags),
+        padding={key: table.padding(key) for key, spec in table.keys.items() if spec.has_time},
+        epoch=table.epoch,
+        dropped_rows=table.dropped_rows,
+        dropped_frames=table.dropped_frames,
     )
 
 

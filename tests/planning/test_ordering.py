@@ -33,6 +33,11 @@ PLAN_ORDER = [2, 4, 3, 1, 0]
 PLAN_ROWS = [(3, 0), (0, 2), (0, 1), (0, 0), (4, 0), (3, 1), (1, 0)]
 
 
+def ordered(count: int, rules: Rules, epoch: int = 0) -> list[int]:
+    """The order of sequences 0, 1, …, all of one length."""
+    return order_sequences(np.arange(count), np.ones(count, np.int64), rules, epoch).tolist()
+
+
 def rules(by: str = "random", seed: int = 1, **more: object) -> Rules:
     chunk = ChunkRule(size_frames=3, step_frames=3)
     return Rules(keys=(KeyRule(name="data", chunk=chunk, frame_bytes=1),), order=by, seed=seed, **more)
@@ -40,7 +45,7 @@ def rules(by: str = "random", seed: int = 1, **more: object) -> Rules:
 
 @pytest.mark.parametrize(("seed", "epoch", "expected"), SEQUENCE_ORDERS)
 def test_orders_of_sequences_never_change(seed: int, epoch: int, expected: list[int]) -> None:
-    assert order_sequences(12, rules(seed=seed), epoch).tolist() == expected
+    assert ordered(12, rules(seed=seed), epoch) == expected
 
 
 @pytest.mark.parametrize(("seed", "epoch", "expected"), ROW_ORDERS)
@@ -57,21 +62,21 @@ def test_a_plan_never_changes() -> None:
 
 
 def test_the_sources_order_is_kept() -> None:
-    assert order_sequences(4, rules("source"), epoch=3).tolist() == [0, 1, 2, 3]
+    assert ordered(4, rules("source"), epoch=3) == [0, 1, 2, 3]
     assert order_rows(SEQUENCES, NUMBERS, rules("source")).tolist() == list(range(10))
 
 
 @given(st.integers(0, 500), st.integers(-(2**70), 2**70), st.integers(0, 100))
 @thorough
 def test_every_order_is_a_permutation(count: int, seed: int, epoch: int) -> None:
-    order = order_sequences(count, rules(seed=seed), epoch)
-    assert sorted(order.tolist()) == list(range(count))
+    order = ordered(count, rules(seed=seed), epoch)
+    assert sorted(order) == list(range(count))
     sequence, number = np.arange(count) // 5, np.arange(count) % 5
     assert sorted(order_rows(sequence, number, rules(seed=seed), epoch).tolist()) == list(range(count))
 
 
 def test_seeds_and_epochs_give_orders_of_their_own() -> None:
-    drawn = {tuple(order_sequences(30, rules(seed=seed), epoch)) for seed in range(20) for epoch in range(20)}
+    drawn = {tuple(ordered(30, rules(seed=seed), epoch)) for seed in range(20) for epoch in range(20)}
     assert len(drawn) == 400
     rows = np.arange(30)
     drawn = {tuple(order_rows(rows, rows * 0, rules(seed=seed), epoch)) for seed in range(20) for epoch in range(20)}
@@ -80,26 +85,26 @@ def test_seeds_and_epochs_give_orders_of_their_own() -> None:
 
 def test_sequences_and_rows_are_ordered_independently() -> None:
     places = np.arange(50)
-    assert order_sequences(50, rules()).tolist() != order_rows(places, places * 0, rules()).tolist()
+    assert ordered(50, rules()) != order_rows(places, places * 0, rules()).tolist()
 
 
 def test_orders_are_even() -> None:
     """Each of 5 sequences comes first about as often as any other: within 5 standard deviations."""
-    first = np.bincount([order_sequences(5, rules(seed=seed))[0] for seed in range(2000)], minlength=5)
+    first = np.bincount([ordered(5, rules(seed=seed))[0] for seed in range(2000)], minlength=5)
     assert np.abs(first - 400).max() < 5 * np.sqrt(2000 * 0.2 * 0.8)
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), unique=True, max_size=60), st.randoms())
 @thorough
 def test_rows_keep_their_relative_order_whatever_stands_with_them(rows: list[tuple[int, int]], random: object) -> None:
-    def ordered(some: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    def laid(some: list[tuple[int, int]]) -> list[tuple[int, int]]:
         sequence, number = (np.array([row[k] for row in some], np.int64) for k in (0, 1))
         return [some[i] for i in order_rows(sequence, number, rules(), epoch=2)]
 
-    whole = ordered(rows)
+    whole = laid(rows)
     some = [row for row in rows if random.random() < 0.5]
     random.shuffle(some)
-    assert ordered(some) == [row for row in whole if row in set(some)]
+    assert laid(some) == [row for row in whole if row in set(some)]
 
 
 def test_shard_sizes_dont_change_the_order_of_sequences() -> None:
