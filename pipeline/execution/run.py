@@ -14,9 +14,9 @@ from seqprep.config import Config, load_config
 from seqprep.execution.engines import engine_for
 from seqprep.execution.resume import MARKER_NAME, prepare_folder
 from seqprep.execution.task import Job, number_tasks
-from seqprep.planning import Plan, check_lengths, make_plan, resolve
+from seqprep.planning import Plan, PlanReport, align_lengths, make_plan, resolve
 from seqprep.shards import Index, Storage, write_index
-from seqprep.sources import Source, open_source
+from seqprep.sources import Source, axis_sizes, frame_rates, open_source
 from seqprep.types import KeySpec
 
 
@@ -47,6 +47,8 @@ class Summary:
     seconds: float
     already_complete: bool
     """The folder held exactly this dataset before; nothing was made."""
+    report: PlanReport
+    """What was left out, cut off or added."""
 
 
 def chunk(
@@ -86,7 +88,7 @@ def chunk(
             index = _make_shards(config, source, plan, index, workers, progress, storage)
             write_index(folder, index, storage)
             storage.remove(folder / MARKER_NAME)
-        return _summary(folder, done or index, time.monotonic() - started, done is not None)
+        return _summary(folder, done or index, plan.report, time.monotonic() - started, done is not None)
     finally:
         source.close()
 
@@ -101,10 +103,10 @@ def plan_source(config: Config, source: Source) -> tuple[Plan, dict[str, KeySpec
         ConfigError: a setting doesn't go with the source.
         SourceError: lengths of a sequence's keys don't go together.
     """
-    rules, stored = resolve(config, source.keys)
+    rules, stored = resolve(config, source.keys, frame_rates(source))
     lengths = {rule.name: source.lengths(rule.name) for rule in rules.keys}
-    check_lengths(lengths, rules, source.tags)
-    return make_plan(lengths, rules), stored
+    sizes = {name: axis_sizes(source, name) for name, spec in stored.items() if spec.ragged}
+    return make_plan(align_lengths(lengths, rules, source.tags), rules, sizes=sizes), stored
 
 
 def _index_without_shards(config: Config, source: Source, stored: Mapping[str, KeySpec]) -> Index:
@@ -153,7 +155,7 @@ def _make_shards(
     return Index(**{**index.__dict__, "shards": tuple(records[number] for number in range(len(plan)))})
 
 
-def _summary(folder: Path, index: Index, seconds: float, already_complete: bool) -> Summary:
+def _summary(folder: Path, index: Index, report: PlanReport, seconds: float, already_complete: bool) -> Summary:
     return Summary(
         path=folder,
         sequences=index.sequences,
@@ -164,4 +166,5 @@ def _summary(folder: Path, index: Index, seconds: float, already_complete: bool)
         bytes=index.shard_bytes,
         seconds=seconds,
         already_complete=already_complete,
+        report=report,
     )

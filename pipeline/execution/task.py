@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from seqprep.errors import DatasetError
+from seqprep.errors import ConfigError, DatasetError
 from seqprep.execution.gather import ShardGatherer
-from seqprep.planning import Plan, ShardPlan, ShardTask
+from seqprep.planning import KeyRows, Plan, ShardPlan, ShardTask
 from seqprep.shards import (
     ShardRecord,
     ShardTable,
@@ -22,7 +22,7 @@ from seqprep.shards import (
     write_shard,
 )
 from seqprep.sources import Source
-from seqprep.types import Array, Int64, KeySpec, Tags
+from seqprep.types import Array, KeySpec, Tags
 
 Advance = Callable[[int, int], None]
 """Told after each batch: rows and bytes done since the last call."""
@@ -100,21 +100,29 @@ def shard_table(plan: ShardPlan, stored: Mapping[str, KeySpec], tags: Tags) -> S
     """
     fields: dict[str, Array] = {"seq_idx": plan.sequence}
     for name, rows in plan.keys.items():
-        fields[f"{name}/size0"] = _int32(rows.frames, name)
+        fields[f"{name}/size0"] = _int32(rows, name)
         fields[f"{name}/start"] = rows.start
         fields[f"{name}/core"] = np.stack([rows.left, rows.core], axis=1).astype(np.int32)
         fields[f"{name}/length"] = rows.length
+    for name, axes in plan.sizes.items():
+        for axis, sizes in zip(stored[name].ragged, axes.T, strict=True):
+            fields[f"{name}/size{axis + 1}"] = sizes.astype(np.int32)
     return ShardTable(
         keys=stored,
         batch_rows=plan.batch_rows,
         batch_frames={name: plan.batch_frames(name) for name in plan.keys},
+        batch_sizes={name: plan.batch_sizes(name) for name in plan.sizes},
         fields=fields,
         tags=tags.take(plan.sequence),
     )
 
 
-def _int32(frames: Int64, key: str) -> Array:
-    longest = int(frames.max(initial=0))
-    if longest > np.iinfo(np.int32).max:
-        raise DatasetError(f"a row of key {key!r} has {longest} frames, more than rows can have; set chunk.size")
-    return frames.astype(np.int32)
+def _int32(rows: KeyRows, key: str) -> Array:
+    """Frames of rows, as batches hold them."""
+    longest, most = int(rows.frames.max(initial=0)), np.iinfo(np.int32).max
+    if longest > most:
+        cause = "chunk.size" if rows.core.max() > most else "context.left or right"
+        raise ConfigError(
+            f"a row of key {key!r} has {longest} frames, more than a row can have ({most}); lower {cause}"
+        )
+    return rows.frames.astype(np.int32)

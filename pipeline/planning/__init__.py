@@ -5,27 +5,40 @@ plan = make_plan(lengths, rules)                   # which sequences go into whi
 shard = plan.shard(0)                              # which rows, in which batch
 """
 
-from seqprep.planning.alignment import check_lengths, expected_lengths
-from seqprep.planning.gathering import FIRST_PLACE, PAD_PLACE, ZERO_PLACE, NeededFrames, gather_places, needed_frames
+from seqprep.planning.alignment import Alignment, align_lengths, expected_lengths
+from seqprep.planning.gathering import (
+    FIRST_PLACE,
+    OUTSIDE_PLACE,
+    PAD_PLACE,
+    NeededFrames,
+    gather_places,
+    needed_frames,
+    unit_places,
+)
+from seqprep.planning.key_rules import ChunkRule, KeyRule
 from seqprep.planning.plan import KeyRows, Plan, ShardPlan, ShardTask, make_plan
-from seqprep.planning.rules import ChunkRule, KeyRule, Rules, resolve
+from seqprep.planning.report import PlanReport
+from seqprep.planning.rules import Rules, resolve
 
 __all__ = [
     "FIRST_PLACE",
+    "OUTSIDE_PLACE",
     "PAD_PLACE",
-    "ZERO_PLACE",
+    "Alignment",
     "ChunkRule",
     "KeyRows",
     "KeyRule",
     "NeededFrames",
     "Plan",
+    "PlanReport",
     "Rules",
     "ShardPlan",
     "ShardTask",
-    "check_lengths",
+    "align_lengths",
     "expected_lengths",
     "gather_places",
     "make_plan",
     "needed_frames",
     "resolve",
+    "unit_places",
 ]

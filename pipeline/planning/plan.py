@@ -12,9 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqprep.errors import ConfigError
+from seqprep.planning.alignment import Alignment
 from seqprep.planning.batching import greedy_batches
-from seqprep.planning.chunking import count_chunks, cut, row_frames
+from seqprep.planning.chunking import Cutting, cut, cut_sequences
+from seqprep.planning.context import context_frames
 from seqprep.planning.ordering import order_rows, order_sequences
+from seqprep.planning.report import PlanReport
 from seqprep.planning.rules import Rules
 from seqprep.planning.sharding import cut_shards
 from seqprep.types import Int64
@@ -49,6 +52,8 @@ class ShardPlan:
     keys: Mapping[str, KeyRows]
     bounds: Int64
     """int64 [batches + 1]: batch i holds rows bounds[i] up to bounds[i + 1]."""
+    sizes: Mapping[str, Int64]
+    """For each key with ragged axes, int64 [rows, axes]: their sizes in each row."""
 
     @property
     def batch_rows(self) -> Int64:
@@ -58,6 +63,10 @@ class ShardPlan:
     def batch_frames(self, key: str) -> Int64:
         """Padded frames of each batch's rows in one key: those of its longest row; int64 [batches]."""
         return np.maximum.reduceat(self.keys[key].frames, self.bounds[:-1])
+
+    def batch_sizes(self, key: str) -> Int64:
+        """Padded sizes of a key's ragged axes: those of the batch's largest row; int64 [batches, axes]."""
+        return np.maximum.reduceat(self.sizes[key], self.bounds[:-1], axis=0)
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,8 @@ class ShardTask:
     """int64 [sequences]: one past the last."""
     lengths: Mapping[str, Int64]
     """For each key with time, int64 [sequences]."""
+    sizes: Mapping[str, Int64]
+    """For each key with ragged axes, int64 [sequences, axes]."""
 
     @property
     def rows(self) -> int:
@@ -87,18 +98,20 @@ class ShardTask:
         number = np.arange(len(owner)) - np.repeat(np.cumsum(taken) - taken - self.first, taken)
         order = order_rows(self.sequence[owner], number, self.rules, self.epoch)
         owner, number = owner[order], number[order]
+        cuts = cut_sequences(self.lengths, self.rules, self.sequence, self.epoch).cuts.take(owner)
         keys = {}
         for rule in self.rules.keys:
             length = self.lengths[rule.name][owner]
-            core = cut(length, number, rule.chunk)
-            left = np.where(core.size > 0, rule.left_frames, 0)
-            keys[rule.name] = KeyRows(core.start, core.size, left, row_frames(core.size, rule), length)
+            core = cut(length, number, cuts, rule, self.rules)
+            left, right = context_frames(core.start, core.size, length, rule)
+            keys[rule.name] = KeyRows(core.start, core.size, left, left + core.size + right, length)
         bounds = greedy_batches(
             [keys[rule.name].frames for rule in self.rules.keys],
             [rule.max_frames for rule in self.rules.keys],
             self.rules.max_sequences,
         )
-        return ShardPlan(owner, self.sequence[owner], number, keys, bounds)
+        sizes = {name: axes[owner] for name, axes in self.sizes.items()}
+        return ShardPlan(owner, self.sequence[owner], number, keys, bounds, sizes)
 
 
 @dataclass(frozen=True)
@@ -116,6 +129,10 @@ class Plan:
     """int64 [shards + 1]: shard i begins at this place of the order …"""
     cut_chunk: Int64
     """int64 [shards + 1]: … with this chunk."""
+    sizes: Mapping[str, Int64]
+    """For each key with ragged axes, int64 [sequences, axes]."""
+    report: PlanReport
+    """What was left out, cut off or added."""
 
     def __len__(self) -> int:
         return len(self.cut_place) - 1
@@ -146,6 +163,7 @@ class Plan:
             first=first,
             stop=stop,
             lengths={name: frames[sequence] for name, frames in self.lengths.items()},
+            sizes={name: axes[sequence] for name, axes in self.sizes.items()},
         )
 
     def shard(self, shard: int) -> ShardPlan:
@@ -153,23 +171,59 @@ class Plan:
         return self.task(shard).plan()
 
 
-def make_plan(lengths: Mapping[str, Int64], rules: Rules, epoch: int = 0) -> Plan:
+def make_plan(
+    lengths: Mapping[str, Int64] | Alignment,
+    rules: Rules,
+    epoch: int = 0,
+    sizes: Mapping[str, Int64] | None = None,
+) -> Plan:
     """Plans a dataset.
 
     Args:
-        lengths: for each key of the rules, int64 [sequences], in frames; checked by `check_lengths`.
+        lengths: from `align_lengths`; or for each key of the rules, int64 [sequences], in frames that fit together.
         rules: from `resolve`.
         epoch: number of the pass; part of every random draw.
+        sizes: for each key with ragged axes, int64 [sequences, axes].
 
     Raises:
         ConfigError: no sequence gives a row.
     """
-    named = {rule.name: np.asarray(lengths[rule.name], np.int64) for rule in rules.keys}
-    counts = count_chunks(named, rules)
-    if not counts.any():
-        raise ConfigError(
-            f"none of the {len(counts)} sequences gives a row: all have 0 frames in key {rules.input.name!r}; check the source"
-        )
-    order = order_sequences(len(counts), rules, epoch)
-    cuts = cut_shards(order, counts, named, rules)
-    return Plan(rules, epoch, named, counts, order, cuts.place, cuts.chunk)
+    if not isinstance(lengths, Alignment):
+        count = len(lengths[rules.input.name])
+        lengths = Alignment(dict(lengths), np.zeros(count, bool), {})
+    named = {rule.name: np.asarray(lengths.lengths[rule.name], np.int64) for rule in rules.keys}
+    places = np.arange(len(lengths.dropped))
+    cutting = cut_sequences(named, rules, places, epoch, lengths.dropped)
+    report = _report(lengths, cutting)
+    _check_some_rows(named, cutting, report, rules)
+    order = order_sequences(len(places), rules, epoch)
+    ragged = dict(sizes or {})
+    units = {name: np.prod(axes, axis=1, dtype=np.int64) for name, axes in ragged.items()}
+    shards = cut_shards(order, cutting.cuts, named, rules, units)
+    return Plan(rules, epoch, named, cutting.cuts.count, order, shards.place, shards.chunk, ragged, report)
+
+
+def _report(alignment: Alignment, cutting: Cutting) -> PlanReport:
+    lost = {name: int(frames.sum()) for name, frames in cutting.lost.items()}
+    return PlanReport(
+        **alignment.counts,
+        chunks_dropped_short=int(cutting.short.sum()),
+        chunks_shifted=int(cutting.moved.sum()),
+        chunks_dropped_context=int(cutting.lacking.sum()),
+        frames_lost_to_shift={name: count for name, count in lost.items() if count},
+        sequences_without_rows=int((cutting.cuts.count == 0).sum()),
+    )
+
+
+def _check_some_rows(lengths: Mapping[str, Int64], cutting: Cutting, report: PlanReport, rules: Rules) -> None:
+    """Refuses a plan without rows, and says what became of the sequences."""
+    if cutting.cuts.count.any():
+        return
+    reasons = {
+        f"without frames in key {rules.input.name!r} (check the source)": int((lengths[rules.input.name] == 0).sum()),
+        "without a full chunk (lower chunk.size, or set chunk.tail to keep)": int((cutting.short > 0).sum()),
+        "without a chunk whose context is all real (pad it otherwise)": int((cutting.lacking > 0).sum()),
+        "whose keys differ in length (set keys.*.on_mismatch to trim or pad)": report.sequences_dropped,
+    }
+    told = ", ".join(f"{count} {reason}" for reason, count in reasons.items() if count)
+    raise ConfigError(f"none of the {len(cutting.cuts.count)} sequences gives a row: {told}")

@@ -95,11 +95,9 @@ def _entries(sidecar: Sidecar, keys: Sequence[str], block_bounds: Int64) -> list
     place = np.zeros(len(table.batch_rows), np.int64)
     per_key = []
     for key in keys:
-        size, spec = table.array_bytes(key), table.keys[key]
-        axes = [table.batch_rows.tolist(), *([table.batch_frames[key].tolist()] if spec.has_time else [])]
-        shapes = [(*lengths, *spec.shape) for lengths in zip(*axes, strict=True)]
+        size = table.array_bytes(key)
         columns = (place, size, sidecar.offsets[key], sidecar.crcs[key])
-        per_key.append(list(map(_Range, *(column.tolist() for column in columns), shapes)))
+        per_key.append(list(map(_Range, *(column.tolist() for column in columns), table.shapes(key))))
         place = place + aligned(size)
     counted = next(f"{key}/size0" for key in table.keys if key in (*keys, *table.keys) and table.keys[key].has_time)
     frames = np.add.reduceat(table.fields[counted], table.bounds[:-1], dtype=np.int64)
