@@ -77,7 +77,7 @@ def _integers(value: Any, path: SettingPath) -> Iterator[tuple[SettingPath, int]
 def _describe(fault: ErrorDetails, model: type[Options], document: Document, at: SettingPath) -> str:
     kind, loc = fault["type"], fault["loc"]
     if kind == "invalid_key" or loc[-1:] == ("[key]",):
-        path = at + tuple(part for part in loc if part not in ("", "[key]"))
+        path = at + tuple(str(part) for part in loc if part not in ("", "[key]"))
         return f"{document.where(path)}: {dotted(path)}: a name has to be text; write it in quotes, as '{path[-1]}'"
     path = at + tuple(part for part in loc if part != "")
     where, name = document.where(path), dotted(path)

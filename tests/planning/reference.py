@@ -181,8 +181,8 @@ def padded(values: np.ndarray, key: KeyRule, left: int, right: int) -> np.ndarra
         return np.pad(values, around, mode="edge")
     if key.pad != "reflect":
         return np.pad(values, around, constant_values=key.pad_constant if key.pad == "constant" else 0)
+    most = max(len(values) - 1, 1)
     while left or right:  # never by more at once than there is to mirror
-        most = max(len(values) - 1, 1)
         now = min(left, most), min(right, most)
         values = np.pad(values, [now, *around[1:]], mode="reflect")
         left, right = left - now[0], right - now[1]
