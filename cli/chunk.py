@@ -9,15 +9,26 @@ import click
 
 from seqprep.cli.options import common, print_json, warnings_told
 
+
+def frames(value: str) -> int | str:
+    """A number of frames, or what the configuration takes for a duration."""
+    return int(value) if value.lstrip("-").isdigit() else value
+
+
 _FLAGS: tuple[tuple[str, str, Any, str], ...] = (
     ("--source", "source.type", str, "Kind of input, if it can't be told from INPUT."),
-    ("--chunk-size", "chunk.size", int, "Frames of a chunk; whole sequences unless given."),
-    ("--chunk-step", "chunk.step", int, "Frames from chunk to chunk; the size unless given."),
-    ("--min-size", "chunk.min_size", int, "No chunk but the first starts with so few frames left, or fewer."),
-    ("--context-left", "context.left", int, "Frames of context in front of each chunk."),
-    ("--context-right", "context.right", int, "Frames of context behind each chunk."),
-    ("--pad", "context.pad", click.Choice(["zero", "edge"]), "What stands outside the sequence."),
-    ("--max-frames", "batch.max_frames", int, "Most frames of a batch, padding included."),
+    ("--chunk-size", "chunk.size", frames, "Frames of a chunk; whole sequences unless given."),
+    ("--chunk-step", "chunk.step", frames, "Frames from chunk to chunk; the size unless given."),
+    ("--min-size", "chunk.min_size", frames, "No chunk but the first starts with so few frames left, or fewer."),
+    ("--context-left", "context.left", frames, "Frames of context in front of each chunk."),
+    ("--context-right", "context.right", frames, "Frames of context behind each chunk."),
+    (
+        "--pad",
+        "context.pad",
+        click.Choice(["zero", "edge", "reflect", "clip", "drop"]),
+        "What stands outside the sequence.",
+    ),
+    ("--max-frames", "batch.max_frames", frames, "Most frames of a batch, padding included."),
     ("--max-sequences", "batch.max_sequences", int, "Most rows of a batch."),
     ("--bucket", "batch.bucket", str, "Length classes: none, sorted, auto:8, or boundaries:100,200."),
     (
@@ -48,7 +59,7 @@ def _config_flags(command: Any) -> Any:
 @click.command()
 @click.argument("paths", nargs=-1, metavar="CONFIG.yaml | INPUT OUTPUT")
 @_config_flags
-@click.option("--context", type=int, help="Frames of context on both sides. [context.left, context.right]")
+@click.option("--context", type=frames, help="Frames of context on both sides. [context.left, context.right]")
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY.PATH=VALUE", help="Set anything of the configuration."
 )
@@ -58,7 +69,7 @@ def _config_flags(command: Any) -> Any:
 def command(
     paths: tuple[str, ...],
     assignments: tuple[str, ...],
-    context: int | None,
+    context: int | str | None,
     workers: int | None,
     overwrite: bool,
     as_json: bool,
@@ -79,6 +90,7 @@ def command(
     from seqprep.cli.progress import ProgressDisplay
     from seqprep.config import load_config
     from seqprep.execution import chunk
+    from seqprep.planning import cut_lines
 
     document = _document(paths, flags, context, assignments)
     display = ProgressDisplay()
@@ -98,9 +110,13 @@ def command(
             click.echo(f"  {_sentence(part)}")
         for reason, count in part.report.get("left_out", {}).items():
             click.echo(f"  left out by {reason}: {_counted(count)}")
+        for line in cut_lines(part.report.get("cut", {})):
+            click.echo(f"  {line}")
 
 
-def _document(paths: tuple[str, ...], flags: dict[str, Any], context: int | None, assignments: tuple[str, ...]) -> Any:
+def _document(
+    paths: tuple[str, ...], flags: dict[str, Any], context: int | str | None, assignments: tuple[str, ...]
+) -> Any:
     """The configuration that arguments, flags and --set make together; the later beats the earlier."""
     from seqprep.config import Document, parse_assignment, read_document
     from seqprep.sources.guess import guess_source

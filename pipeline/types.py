@@ -33,17 +33,49 @@ class KeySpec:
 
     dtype: str
     """numpy's name of the dtype, such as "float32"."""
-    shape: tuple[int, ...] = ()
-    """Shape of one frame, or of the one value if the key has no time axis."""
+    shape: tuple[int | None, ...] = ()
+    """Shape of one frame, or of the one value if the key has no time axis. None is a ragged axis: its size differs
+    from sequence to sequence."""
     has_time: bool = True
     """False: one value per sequence, repeated in each of its rows."""
     labels: tuple[str, ...] | None = None
     """Names of the classes, if the values are class numbers with names."""
 
+    @property
+    def ragged(self) -> tuple[int, ...]:
+        """Which axes of `shape` are ragged, from 0. In arrays with time they come one axis later."""
+        return tuple(axis for axis, size in enumerate(self.shape) if size is None)
+
+    @property
+    def unit_shape(self) -> tuple[int, ...]:
+        """Shape of a unit, the largest piece of a frame that has the same size everywhere: what stands behind the last
+        ragged axis; the whole frame if none is."""
+        behind = self.ragged[-1] + 1 if self.ragged else 0
+        return tuple(size for size in self.shape[behind:] if size is not None)
+
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of one frame (or of the one value)."""
-        return int(np.dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))
+        """Bytes of one unit: of one frame (or of the one value) without ragged axes."""
+        return int(np.dtype(self.dtype).itemsize * np.prod(self.unit_shape, dtype=np.int64))
+
+    def units(self, sizes: Int64) -> Int64:
+        """Counts the units of frames.
+
+        Args:
+            sizes: int64 [n, ragged axes].
+
+        Returns:
+            int64 [n].
+        """
+        behind = self.ragged[-1] + 1 if self.ragged else 0
+        fixed = int(np.prod([size for size in self.shape[:behind] if size is not None], dtype=np.int64))
+        units: Int64 = fixed * np.prod(sizes, axis=1, dtype=np.int64)
+        return units
+
+    def shape_of(self, sizes: Iterable[int]) -> tuple[int, ...]:
+        """Fills the sizes of the ragged axes into the shape."""
+        left = iter(sizes)
+        return tuple(next(left) if size is None else size for size in self.shape)
 
 
 class Tags(Sequence[str]):

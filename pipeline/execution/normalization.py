@@ -92,7 +92,7 @@ def _from_file(path: Path, name: str, spec: KeySpec, variance: bool, place: str)
     if name not in known:
         raise ConfigError(f"{place}: {path} knows no key {name!r}, only {', '.join(sorted(known))}; make it anew")
     mean, std = known[name].mean, known[name].std
-    if mean.shape != spec.shape or std.shape != spec.shape:
+    if mean.shape != spec.unit_shape or std.shape != spec.unit_shape:
         raise ConfigError(
             f"{place}: {path} was measured on frames of shape {list(mean.shape)}, and those of the source have "
             f"{list(spec.shape)}; make it anew with seqprep stats"

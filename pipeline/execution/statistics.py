@@ -73,7 +73,7 @@ def stats(
         progress: told after each group of sequences: sequences done, and all of them.
 
     Returns:
-        For each stored key with a time axis and numbers in it.
+        For each stored key with a time axis and frames of one shape.
 
     Raises:
         ConfigError: a setting is wrong, or there is no such part.
@@ -84,7 +84,7 @@ def stats(
     source = open_source(config.source, config.document)
     try:
         planned = plan_source(config, source, normalized=False)
-        keys = [name for name, spec in planned.stored.items() if spec.has_time]
+        keys = [name for name, spec in planned.stored.items() if spec.has_time and not spec.ragged]
         sequences = _sequences(planned.parts, part)
         found = _measure(source, keys, sequences, threads, progress or (lambda done, total: None))
     finally:
@@ -131,8 +131,8 @@ def _measure(
 
 
 def _empty(spec: KeySpec) -> _Moments:
-    nothing = np.full(spec.shape, np.nan)
-    return _Moments(0, nothing, np.zeros(spec.shape), nothing, nothing)
+    nothing = np.full(spec.unit_shape, np.nan)
+    return _Moments(0, nothing, np.zeros(spec.unit_shape), nothing, nothing)
 
 
 def _of_group(source: Source, keys: list[str], sequences: Int64) -> dict[str, _Moments]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from seqprep.errors import DatasetError
+from seqprep.errors import ConfigError, DatasetError
 from seqprep.execution.gather import ShardGatherer
 from seqprep.execution.normalization import Normalizer
-from seqprep.planning import NO_ROW, DatasetPlan, ShardPlan, ShardTask
+from seqprep.planning import NO_ROW, DatasetPlan, KeyRows, ShardPlan, ShardTask
 from seqprep.shards import (
     ShardRecord,
     ShardTable,
@@ -105,20 +105,24 @@ def shard_table(plan: ShardPlan, task: ShardTask, stored: Mapping[str, KeySpec],
     """
     fields: dict[str, Array] = {"seq_idx": plan.sequence}
     for name, rows in plan.keys.items():
-        fields[f"{name}/size0"] = _int32(rows.frames, name)
+        fields[f"{name}/size0"] = _row_frames(rows, name)
         fields[f"{name}/start"] = rows.start
         fields[f"{name}/core"] = np.stack([rows.left, rows.core], axis=1).astype(np.int32)
         fields[f"{name}/length"] = rows.length
+    for name, axes in plan.sizes.items():
+        for axis, sizes in zip(stored[name].ragged, axes.T, strict=True):
+            fields[f"{name}/size{axis + 1}"] = sizes.astype(np.int32)
     if plan.segments is not None:
         fields["segment_row"] = plan.segments.row.astype(np.int32)
-        fields["segment_start"] = _int32(plan.segments.start, task.rules.input.name)
+        fields["segment_start"] = plan.segments.start.astype(np.int32)
         for rule in task.rules.keys:
-            if rule.rate != 1:
-                fields[f"{rule.name}/segment_start"] = _int32(plan.segments.start // rule.rate, rule.name)
+            if rule.rate not in (None, 1):
+                fields[f"{rule.name}/segment_start"] = (plan.segments.start // rule.rate).astype(np.int32)
     return ShardTable(
         keys=stored,
         batch_rows=plan.batch_rows,
         batch_frames={name: plan.batch_frames(name) for name in plan.keys},
+        batch_sizes={name: plan.batch_sizes(name) for name in plan.sizes},
         fields=fields,
         tags=_tags_of(plan.sequence, tags),
         batch_segments=None if plan.segments is None else np.diff(plan.bounds),
@@ -137,8 +141,12 @@ def _tags_of(sequence: Int64, tags: Tags) -> Tags:
     return Tags(taken.data, np.cumsum(sizes))
 
 
-def _int32(frames: Int64, key: str) -> Array:
-    longest = int(frames.max(initial=0))
-    if longest > np.iinfo(np.int32).max:
-        raise DatasetError(f"a row of key {key!r} has {longest} frames, more than rows can have; set chunk.size")
-    return frames.astype(np.int32)
+def _row_frames(rows: KeyRows, key: str) -> Array:
+    """Frames of rows, as batches hold them."""
+    longest, most = int(rows.frames.max(initial=0)), np.iinfo(np.int32).max
+    if longest > most:
+        cause = "chunk.size" if rows.core.max() > most else "context.left or right"
+        raise ConfigError(
+            f"a row of key {key!r} has {longest} frames, more than a row can have ({most}); lower {cause}"
+        )
+    return rows.frames.astype(np.int32)

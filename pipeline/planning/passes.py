@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from seqprep.errors import ConfigError
 from seqprep.planning.buckets import Histogram, LengthClasses, class_widths, equal_mass_boundaries, given_boundaries
-from seqprep.planning.chunking import count_chunks
+from seqprep.planning.chunking import Cuts, Cutting, cut_sequences
 from seqprep.planning.ordering import order_sequences, row_hashes
 from seqprep.planning.plan import Plan, ShardPlan, ShardTask
+from seqprep.planning.report import CutReport
 from seqprep.planning.rules import Rules
-from seqprep.planning.sharding import chunk_bytes, cut_rows, cut_shards
+from seqprep.planning.sharding import cut_rows, cut_shards
+from seqprep.planning.sizes import chunk_bytes
 from seqprep.types import Int64
 
 _BLOCK_ROWS = 1 << 20
@@ -35,6 +38,10 @@ class GlobalPlan:
     """int64 [shards + 1]: shard i begins at this place of the order."""
     sequences: int
     """Sequences that have a row in a shard."""
+    sizes: Mapping[str, Int64]
+    """For each key with ragged axes, int64 [sequences, axes]."""
+    report: CutReport
+    """What cutting did."""
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
@@ -63,6 +70,7 @@ class GlobalPlan:
             stop=number[np.append(begins[1:], len(rows)) - 1] + 1,
             lengths={name: frames[sequence] for name, frames in self.lengths.items()},
             classes=self.classes,
+            sizes={name: axes[sequence] for name, axes in self.sizes.items()},
         )
 
     def shard(self, shard: int) -> ShardPlan:
@@ -80,54 +88,91 @@ def make_plan(
     *,
     places: Int64 | None = None,
     classes: LengthClasses | None = None,
+    sizes: Mapping[str, Int64] | None = None,
+    aligned: Mapping[str, Any] | None = None,
 ) -> PassPlan:
     """Plans one pass over a dataset: order → partition → shards.
 
     Args:
-        lengths: for each key of the rules, int64 [sequences], in frames; checked by `check_lengths`.
+        lengths: for each key of the rules, int64 [sequences], in frames; those of the sequences to take fit together
+            (see `align_lengths`).
         rules: from `resolve`.
         epoch: number of the pass; part of every random draw.
         places: int64 [n], ascending: the sequences to take, as places in the source; all unless told.
         classes: the length classes that the rules ask for; found from these sequences unless told.
+        sizes: for each key with ragged axes, int64 [sequences, axes].
+        aligned: the counts of an `Alignment`, for the report.
 
     Raises:
         ConfigError: no sequence gives a row.
     """
     named = {rule.name: np.asarray(lengths[rule.name], np.int64) for rule in rules.keys}
-    counts = count_chunks(named, rules)
-    places = np.arange(len(counts)) if places is None else places
-    _check_rows(counts[places], rules)
+    everywhere = np.arange(len(named[rules.input.name]))
+    places = everywhere if places is None else places
+    cutting = cut_sequences(named, rules, everywhere, epoch)
+    cuts, ragged = cutting.cuts, dict(sizes or {})
+    report = _report(cutting, places, aligned or {})
+    _check_rows(cuts.count[places], named[rules.input.name][places], cutting, places, rules)
     classes = classes or length_classes(named, places, rules)
     if rules.order_rule.all_rows:
-        return _global_plan(named, counts, places, classes, rules, epoch)
+        return _global_plan(named, cuts, places, classes, rules, epoch, ragged, report)
     order = order_sequences(places, named[rules.input.name][places], rules, epoch)
     order = order[_partition(len(order), "sequences", rules)]
-    _check_rows(counts[order], rules)
-    cuts = cut_shards(order, counts, named, rules)
-    return Plan(rules, epoch, named, classes, counts, order, cuts.place, cuts.chunk)
+    _check_rows(cuts.count[order], named[rules.input.name][order], cutting, order, rules)
+    shards = cut_shards(order, cuts, named, rules, _units(ragged))
+    return Plan(rules, epoch, named, classes, cuts.count, order, shards.place, shards.chunk, ragged, report)
 
 
-def _check_rows(counts: Int64, rules: Rules) -> None:
-    if not counts.any():
-        raise ConfigError(
-            f"none of the {len(counts)} sequences gives a row: all have 0 frames in key {rules.input.name!r}; check the source"
-        )
+def _units(sizes: Mapping[str, Int64]) -> dict[str, Int64]:
+    return {name: np.prod(axes, axis=1, dtype=np.int64) for name, axes in sizes.items()}
+
+
+def _report(cutting: Cutting, places: Int64, aligned: Mapping[str, Any]) -> CutReport:
+    lost = {name: int(frames[places].sum()) for name, frames in cutting.lost.items()}
+    return CutReport(
+        **aligned,
+        chunks_dropped_short=int(cutting.short[places].sum()),
+        chunks_shifted=int(cutting.moved[places].sum()),
+        chunks_dropped_context=int(cutting.lacking[places].sum()),
+        frames_lost_to_shift={name: count for name, count in lost.items() if count},
+        sequences_without_rows=int((cutting.cuts.count[places] == 0).sum()),
+    )
+
+
+def _check_rows(counts: Int64, frames: Int64, cutting: Cutting, places: Int64, rules: Rules) -> None:
+    """Refuses a plan without rows, and says what became of the sequences."""
+    if counts.any():
+        return
+    reasons = {
+        f"without frames in key {rules.input.name!r} (check the source)": int((frames == 0).sum()),
+        "without a full chunk (lower chunk.size, or set chunk.tail to keep)": int((cutting.short[places] > 0).sum()),
+        "without a chunk whose context is all real (pad it otherwise)": int((cutting.lacking[places] > 0).sum()),
+    }
+    told = ", ".join(f"{count} {reason}" for reason, count in reasons.items() if count)
+    raise ConfigError(f"none of the {len(counts)} sequences gives a row: {told}")
 
 
 def _global_plan(
-    lengths: Mapping[str, Int64], counts: Int64, places: Int64, classes: LengthClasses | None, rules: Rules, epoch: int
+    lengths: Mapping[str, Int64],
+    cuts: Cuts,
+    places: Int64,
+    classes: LengthClasses | None,
+    rules: Rules,
+    epoch: int,
+    sizes: Mapping[str, Int64],
+    report: CutReport,
 ) -> GlobalPlan:
-    taken = np.zeros(len(counts), np.int64)
-    taken[places] = counts[places]
+    taken = np.zeros(len(cuts.count), np.int64)
+    taken[places] = cuts.count[places]
     sequence = np.repeat(np.arange(len(taken)), taken)
     ends = np.cumsum(taken)
     number = np.arange(len(sequence)) - np.repeat(ends - taken, taken)
     order = np.argsort(row_hashes(sequence, number, rules, epoch), kind="stable")
     order = order[_partition(len(order), "rows", rules)]
-    cuts = cut_rows(chunk_bytes(sequence, number, lengths, rules)[order], rules)
+    bounds = cut_rows(chunk_bytes(sequence, number, lengths, cuts, rules, _units(sizes))[order], rules)
     owners = np.count_nonzero(taken) if len(order) == len(sequence) else len(np.unique(sequence[order]))
     narrow = np.int32 if len(sequence) <= np.iinfo(np.int32).max else np.int64
-    return GlobalPlan(rules, epoch, lengths, classes, ends, order.astype(narrow), cuts, int(owners))
+    return GlobalPlan(rules, epoch, lengths, classes, ends, order.astype(narrow), bounds, int(owners), sizes, report)
 
 
 def _partition(count: int, what: str, rules: Rules) -> slice:
@@ -172,10 +217,11 @@ def length_classes(lengths: Mapping[str, Int64], places: Int64, rules: Rules) ->
 
 
 def _row_blocks(lengths: Mapping[str, Int64], places: Int64, rules: Rules) -> Iterator[dict[str, Int64]]:
-    """For each key, frames of all rows of some sequences, a million at a time."""
-    counts = count_chunks(lengths, rules)[places]
-    block = np.cumsum(counts) // _BLOCK_ROWS
-    for some in np.split(np.arange(len(places)), np.flatnonzero(np.diff(block)) + 1):
-        sequence = places[some]
-        own = {rule.name: lengths[rule.name][sequence] for rule in rules.keys}
-        yield ShardTask(rules, 0, sequence, np.zeros(len(some), np.int64), counts[some], own).frames()
+    """For each key, frames of all rows of some sequences, a million at a time; in each pass, where chunks move."""
+    taken = {rule.name: lengths[rule.name][places] for rule in rules.keys}
+    for epoch in range(rules.epochs if rules.jitter else 1):
+        counts = cut_sequences(taken, rules, places, epoch).cuts.count
+        block = np.cumsum(counts) // _BLOCK_ROWS
+        for some in np.split(np.arange(len(places)), np.flatnonzero(np.diff(block)) + 1):
+            own = {name: frames[some] for name, frames in taken.items()}
+            yield ShardTask(rules, epoch, places[some], np.zeros(len(some), np.int64), counts[some], own).frames()

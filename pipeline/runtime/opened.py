@@ -219,7 +219,7 @@ def _entries(sidecar: Sidecar, keys: Sequence[str], bounds: Int64, places: Mappi
         where[key] = place
         place = place + aligned(sizes[key])
     where |= {key: place + behind for key, behind in places.items()}
-    arrays = [list(zip(where[key].tolist(), _shapes(table, key), strict=True)) for key in keys]
+    arrays = [list(zip(where[key].tolist(), table.shapes(key), strict=True)) for key in keys]
     counted = next(f"{key}/size0" for key in (*keys, *table.keys) if table.keys[key].has_time)
     frames = np.add.reduceat(table.fields[counted], table.bounds[:-1], dtype=np.int64)
     return list(
@@ -245,9 +245,3 @@ def _derived_bytes(table: ShardTable, keys: Sequence[str]) -> Int64:
         if table.batch_segments is not None and table.keys[key].has_time:
             total += len(DERIVED) * aligned(4 * table.batch_rows * table.batch_frames[key])
     return total
-
-
-def _shapes(table: ShardTable, key: str) -> list[tuple[int, ...]]:
-    spec = table.keys[key]
-    axes = [table.batch_rows, table.batch_frames[key]] if spec.has_time else [table.batch_entries]
-    return [(*lengths, *spec.shape) for lengths in zip(*(axis.tolist() for axis in axes), strict=True)]

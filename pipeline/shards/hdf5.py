@@ -1,5 +1,7 @@
 """HDF5 shards: one contiguous dataset per key, the batches back to back; tables of batches and rows beside them.
 
+Where an axis of a key is ragged, its dataset holds units, the largest pieces that have one size in all batches.
+
 h5py builds the skeleton and closes it; the bytes then go to their offsets through our own file layer, which is faster
 and needs no lock. `libver="earliest"` gives the same skeleton in every h5py release.
 """
@@ -35,9 +37,12 @@ def side_tables(table: ShardTable) -> dict[str, Array]:
         entries = "segments"
         small |= {"batches/segments": table.batch_segments, "batches/first_segment": table.bounds[:-1]}
     for key in table.keys:
-        small[f"batches/{key}.offset"] = table.frames_before(key)[:-1]
+        small[f"batches/{key}.offset"] = table.units_before(key)[:-1]
     for key, frames in table.batch_frames.items():
         small[f"batches/{key}.frames"] = frames
+    for key, sizes in table.batch_sizes.items():
+        for axis, size in zip(table.keys[key].ragged, sizes.T, strict=True):
+            small[f"batches/{key}.size{axis + 1}"] = size
     for field, values in table.fields.items():
         small[f"{entries}/{field.replace('/', '.')}"] = values
     small[f"{entries}/seq_tag"] = table.tags.data
@@ -63,10 +68,10 @@ class Hdf5Writer:
         small = side_tables(table)
         datasets = {name: (array.shape, array.dtype) for name, array in small.items()}
         for key, spec in table.keys.items():
-            datasets[key] = ((int(table.frames_before(key)[-1]), *spec.shape), np.dtype(spec.dtype))
+            datasets[key] = ((int(table.units_before(key)[-1]), *spec.unit_shape), np.dtype(spec.dtype))
         places = _build_skeleton(self.partial, datasets)
         self.offsets: dict[str, Int64] = {
-            key: places[key] + table.frames_before(key)[:-1] * spec.nbytes for key, spec in table.keys.items()
+            key: places[key] + table.units_before(key)[:-1] * spec.nbytes for key, spec in table.keys.items()
         }
         self.crcs: dict[str, UInt32] = {key: np.zeros(len(table.batch_rows), np.uint32) for key in table.keys}
         self.descriptor = storage.open(self.partial, create=False)

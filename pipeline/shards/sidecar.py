@@ -82,6 +82,7 @@ def _sections(sidecar: Sidecar) -> dict[str, Array]:
         sections[f"offset:{name}"] = sidecar.offsets[name]
         sections[f"crc:{name}"] = sidecar.crcs[name]
     sections |= {f"frames:{name}": frames for name, frames in table.batch_frames.items()}
+    sections |= {f"sizes:{name}": sizes for name, sizes in table.batch_sizes.items()}
     sections |= {f"field:{name}": values for name, values in table.fields.items()}
     sections |= {"tags": table.tags.data, "tags.ends": table.tags.ends}
     sections |= {
@@ -143,6 +144,7 @@ def _parse(header: Mapping[str, Any], data: bytes, position: int) -> Sidecar:
         keys=keys,
         batch_rows=sections["rows"],
         batch_frames={name: sections[f"frames:{name}"] for name, spec in keys.items() if spec.has_time},
+        batch_sizes={name: sections[f"sizes:{name}"] for name, spec in keys.items() if spec.ragged},
         fields={name.removeprefix("field:"): array for name, array in sections.items() if name.startswith("field:")},
         tags=Tags(sections["tags"], sections["tags.ends"]),
         batch_segments=sections.get("segments"),

@@ -21,6 +21,8 @@ class ShardTable:
     """int64 [batches]: B of each batch."""
     batch_frames: Mapping[str, Int64]
     """For each key with time, int64 [batches]: T of each batch."""
+    batch_sizes: Mapping[str, Int64]
+    """For each key with ragged axes, int64 [batches, axes]: their sizes in each batch."""
     fields: Mapping[str, Array]
     """Small arrays that say what each row is: name to [rows] or [rows, n]."""
     tags: Tags
@@ -57,28 +59,35 @@ class ShardTable:
 
     def padding(self, key: str) -> int:
         """Frames of all batches in one key that only fill rows up: the sum of padded length − length over all rows."""
-        return int(self.frames_before(key)[-1]) - int(self.fields[f"{key}/size0"].sum(dtype=np.int64))
+        return int((self.batch_rows * self.batch_frames[key]).sum()) - int(
+            self.fields[f"{key}/size0"].sum(dtype=np.int64)
+        )
 
-    def frames_before(self, key: str) -> Int64:
-        """Frames (entries, for a key without time) of all earlier batches together, padding included.
+    def units_before(self, key: str) -> Int64:
+        """Units of a key (frames, unless an axis is ragged; entries, without time) in all earlier batches, with padding.
 
         Returns:
             int64 [batches + 1]; the last entry is the shard's total.
         """
         spec = self.keys[key]
         each = self.batch_rows * self.batch_frames[key] if spec.has_time else self.batch_entries
+        if spec.ragged:
+            each = each * spec.units(self.batch_sizes[key])
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(each, dtype=np.int64)])
 
-    def shape(self, key: str, batch: int) -> tuple[int, ...]:
-        """Shape of one batch's array: [B, T, …], or for a key without time [B, …] ([S, …] where rows are packed)."""
+    def shapes(self, key: str) -> list[tuple[int, ...]]:
+        """Shape of each batch's array: [B, T, …], or for a key without time [B, …] ([S, …] where rows are packed)."""
         spec = self.keys[key]
-        if not spec.has_time:
-            return (int(self.batch_entries[batch]), *spec.shape)
-        return (int(self.batch_rows[batch]), int(self.batch_frames[key][batch]), *spec.shape)
+        axes = [self.batch_rows, self.batch_frames[key]] if spec.has_time else [self.batch_entries]
+        fronts = zip(*(axis.tolist() for axis in axes), strict=True)
+        if not spec.ragged:
+            return [(*front, *spec.unit_shape) for front in fronts]
+        sizes = self.batch_sizes[key].tolist()
+        return [(*front, *spec.shape_of(own)) for front, own in zip(fronts, sizes, strict=True)]
 
     def array_bytes(self, key: str) -> Int64:
         """Bytes of each batch's array; int64 [batches]."""
-        return np.diff(self.frames_before(key)) * self.keys[key].nbytes
+        return np.diff(self.units_before(key)) * self.keys[key].nbytes
 
 
 def describe_keys(keys: Mapping[str, KeySpec]) -> dict[str, dict[str, object]]:
@@ -104,7 +113,7 @@ def parse_keys(described: Mapping[str, Mapping[str, object]]) -> dict[str, KeySp
             raise TypeError(f"key {name!r} is described wrongly")
         keys[name] = KeySpec(
             dtype=np.dtype(str(entry["dtype"])).name,
-            shape=tuple(int(size) for size in shape),
+            shape=tuple(None if size is None else int(size) for size in shape),
             has_time=bool(entry["has_time"]),
             labels=None if labels is None else tuple(map(str, labels)),
         )

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -124,6 +125,12 @@ class AudioSource:
         """
         return {DATA: self._lengths}[key]
 
+    def frame_rate(self, key: str) -> Fraction | None:
+        """Samples, or feature frames, per second; None for a label."""
+        if key != DATA:
+            return None
+        return self._features.frame_rate if self._features else Fraction(self._header.sample_rate)
+
     def read(self, key: str, sequence: int, frames: FrameRange | None = None, out: Array | None = None) -> Array:
         """Reads a range of one file, or its label; as `Source.read`."""
         if key in self._labels:
@@ -133,7 +140,7 @@ class AudioSource:
         spec = self._keys[key]
         first, stop = frames or FrameRange(0, int(self._lengths[sequence]))
         if out is None:
-            out = np.empty((stop - first, *spec.shape), spec.dtype)
+            out = np.empty((stop - first, *spec.unit_shape), spec.dtype)
         if not self._features:
             return self._decode(sequence, FrameRange(first, stop), out)
 

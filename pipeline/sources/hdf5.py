@@ -111,7 +111,7 @@ class Hdf5Source:
         place = int(np.searchsorted(self._first, sequence, side="right")) - 1
         stored, path = self._stored[place][key], self._paths[place]
         if out is None:
-            out = np.empty((stop - start, *stored.spec.shape), stored.spec.dtype)
+            out = np.empty((stop - start, *stored.spec.unit_shape), stored.spec.dtype)
         first = int(self._begin[key][sequence]) + start
         try:
             if stop == start:
