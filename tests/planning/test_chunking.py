@@ -378,15 +378,6 @@ def test_epochs_and_sequences_are_jittered_on_their_own() -> None:
     assert jitter_offsets(places, rules, 2)[[0, 1]].tolist() == jitter_offsets(np.arange(8), rules, 2)[[7, 3]].tolist()
 
 
-def test_sequences_that_are_dropped_lose_nothing_more() -> None:
-    rule = KeyRule(name="data", chunk=ChunkRule(size_frames=4, step_frames=4))
-    cutting = cut_sequences(
-        {"data": np.array([9, 9])}, Rules(keys=(rule,), tail="drop"), np.arange(2), dropped=np.array([False, True])
-    )
-    assert cutting.cuts.count.tolist() == [2, 0]
-    assert cutting.short.tolist() == [1, 0]
-
-
 @pytest.mark.parametrize(
     ("left", "right", "tail", "expected"),
     [

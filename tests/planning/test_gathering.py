@@ -162,7 +162,7 @@ def test_frames_that_alignment_added_hold_the_pad_value_and_context_lies_outside
     aligned = align_lengths({name: source.lengths(name) for name in values}, rules, source.tags)
     rows = [
         {name: array[:, 0].tolist() for name, array in row.items()}
-        for _, _, row, _ in gathered(make_plan(aligned, rules), source)
+        for _, _, row, _ in gathered(make_plan(aligned.lengths, rules), source)
     ]
     assert rows == [
         {"data": [0, 5, 5, 5, 0, 0, PAD_VALUE, PAD_VALUE], "classes": [6, 6, PAD_VALUE, PAD_VALUE, PAD_VALUE, PAD_VALUE, PAD_VALUE, PAD_VALUE]},

@@ -53,7 +53,7 @@ def plan_of(case: dict[str, Any]) -> ShardPlan:
     specs = {"data": KeySpec(dtype="float32", shape=(FEATURES,)), "classes": KeySpec(dtype="int32")}
     rules, _ = resolve(load_config(settings_of(case)), specs)
     lengths = {key: np.array(case[key]) for key in specs}
-    plan = make_plan(align_lengths(lengths, rules, Tags.of(str(i) for i in range(len(case["data"])))), rules)
+    plan = make_plan(align_lengths(lengths, rules, Tags.of(str(i) for i in range(len(case["data"])))).lengths, rules)
     assert len(plan) == 1
     return plan.shard(0)
 

@@ -227,8 +227,8 @@ def test_floats_become_other_floats(dtype: str) -> None:
         ("keys: {data: {}, speaker: {on_mismatch: pad}}\n", "config.yaml:1: keys.speaker.on_mismatch is pad, but"),
         ("keys: {data: {}, speaker: {frame_rate: 5}}\n", "config.yaml:1: keys.speaker.frame_rate is 5, but 'speaker'"),
         (
-            "keys: {data: {}, speaker: {pad_value: 1}}\n",
-            "config.yaml:1: keys.speaker.pad_value is 1.0, but 'speaker' has",
+            "keys: {data: {}, speaker: {tolerance: 1}}\n",
+            "config.yaml:1: keys.speaker.tolerance is 1, but 'speaker' has",
         ),
         (
             "keys: {data: {align: floor}}\n",
