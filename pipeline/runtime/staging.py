@@ -155,9 +155,13 @@ class Work:
             error = caught
         self.ready.put(None if self.stopped else _End(error))  # stopped, it isn't the epoch's end
         del error  # its traceback refers to this frame
-        if self._drain():
-            self.area.release()
-        atexit.unregister(self.close)
+        try:
+            if self._drain():
+                self.area.release()
+        finally:
+            if self.stopped:
+                self.ready.put(None)  # in place of the one that draining may just have taken
+            atexit.unregister(self.close)
 
     def _stage_all(self) -> None:
         while self.room.get():
@@ -196,8 +200,6 @@ class Work:
                 if isinstance(entry, _Staged):
                     self.area.take(entry.entry)
                     self.missing -= 1
-        if self.stopped:
-            self.ready.put(None)  # in place of the one that may just have been taken
         return not self.missing
 
 

@@ -71,6 +71,8 @@ def import_array(torch: Any, array: Array) -> Any:
         array = array.astype(array.dtype.newbyteorder("="), order="C")
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    if array.dtype.char == "Q":  # C's unsigned long long; torch knows uint64 by C's unsigned long alone
+        array = array.view(np.uint64)
     return torch.from_numpy(array)
 
 
