@@ -6,7 +6,7 @@ cost on the host, too, falls under the step of the batch before. On a CPU it use
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -70,9 +70,8 @@ class JaxArea:
             )
         for name in numbers if missing else ():
             numbers[name] = _with_empty_rows(name, np.asarray(numbers[name]), missing)
-        for name, value in rest.items() if missing else ():
-            if isinstance(value, Sequence | np.ndarray) and len(value) == rows:
-                rest[name] = [*value, *[""] * missing]
+        if missing and "seq_tag" in rest:
+            rest["seq_tag"] = [*rest["seq_tag"], *[""] * missing]
 
     def take(self, entry: dict[str, Any]) -> dict[str, Any]:
         """Gives what `put` made."""
@@ -88,7 +87,7 @@ def _narrowed(jax: Any, name: str, array: Array) -> Array:
     Raises:
         ConfigError: an integer doesn't fit; JAX itself would cut it off without a word.
     """
-    dtype = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
+    dtype = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype)).newbyteorder("=")
     if dtype == array.dtype:
         return array
     if dtype.kind in "iu" and array.size:
