@@ -59,8 +59,10 @@ class JaxArea:
         return {name: placed[name] if name in placed else rest[name] for name in batch}
 
     def _fit(self, numbers: dict[str, Any], rest: dict[str, Any]) -> None:
-        """Makes the rows divisible among the devices, or says why they aren't."""
+        """Makes the rows divisible among the devices, or says why they aren't; keeps what isn't by row on the host."""
         rows = len(next(iter(numbers.values())))
+        for name in [name for name, value in numbers.items() if value.shape[:1] != (rows,)]:
+            rest[name] = numbers.pop(name)
         missing = -rows % self._parts
         if missing and not self._pad_rows:
             raise ConfigError(
@@ -129,7 +131,8 @@ def stage(
         loader: a `seqprep.Loader`, or anything that gives batches (see `seqprep.runtime.protocol`).
         device: a jax.Device, or a platform with a number, such as "gpu:0" or "cpu"; JAX's default unless told.
         sharding: divides each batch among devices of this process, such as
-            `NamedSharding(mesh, PartitionSpec("batch"))`; instead of `device`.
+            `NamedSharding(mesh, PartitionSpec("batch"))`; instead of `device`. Arrays that aren't by row, such as those
+            of the segments of packed rows, then stay on the host.
         pad_rows: add empty rows (size0 = 0, seq_idx = −1, an empty tag, all else 0) to batches whose rows don't divide
             among the devices; else such a batch is an error.
         depth: batches staged ahead.

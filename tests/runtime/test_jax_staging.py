@@ -180,6 +180,16 @@ def test_rows_have_to_divide_by_the_parts_of_their_axis(axes: Any, shape: tuple[
         assert len(staged["data"]) == -(-rows // parts) * parts
 
 
+def test_what_is_not_by_row_is_not_shared() -> None:
+    (batch,) = batches_of(4)
+    others = {"segment_row": np.array([0, 0, 1, 2, 3]), "total": np.array(7)}
+    (staged,) = stage([batch | others], sharding=sharding("batch"))
+    assert len(staged["seq_idx"].sharding.device_set) == 4
+    for name, array in others.items():
+        assert isinstance(staged[name], np.ndarray)
+        np.testing.assert_array_equal(staged[name], array)
+
+
 def test_empty_rows_fill_up(make_dataset: MakeDataset) -> None:
     with Loader(make_dataset()) as loader, stage(loader, sharding=sharding("batch"), pad_rows=True) as staged:
         expected = [{name: np.array(value) for name, value in batch.items()} for batch in loader]
