@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from seqprep.errors import SeqprepError as SeqprepError
     from seqprep.execution import Summary as Summary
     from seqprep.execution import chunk as chunk
+    from seqprep.runtime import DataWorkers as DataWorkers
     from seqprep.runtime import Loader as Loader
     from seqprep.runtime import Metrics as Metrics
     from seqprep.sources import Source as Source
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Config": "seqprep.config",
+    "DataWorkers": "seqprep.runtime",
     "Loader": "seqprep.runtime",
     "Metrics": "seqprep.runtime",
     "SeqprepError": "seqprep.errors",
