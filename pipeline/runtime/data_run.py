@@ -270,6 +270,12 @@ class Run:
             log.warning("source %r: still inside fetch, and left alone: %s", self.job.source, ", ".join(left))
         return left
 
+    def is_current(self, after_failure: bool) -> bool:
+        """Whether this goes on, or has failed and that isn't to be passed over."""
+        if self.process != os.getpid() or self.exchange.stopped:
+            return False
+        return self.exchange.open or not after_failure
+
     def is_alive(self, worker: int) -> bool:
         """Whether the thread of a worker, by its place, goes on."""
         return bool(self._threads) and self._threads[worker].is_alive()

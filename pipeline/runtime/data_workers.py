@@ -3,91 +3,17 @@
 from __future__ import annotations
 
 import copy
-import itertools
-import os
-import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 
-from seqprep.errors import ClosedError, ConfigError
+from seqprep.errors import ConfigError
 from seqprep.runtime.data_exchange import Consumer
 from seqprep.runtime.data_fetch import Columns, Fetch, Inputs
-from seqprep.runtime.data_metrics import (
-    ConsumerCounters,
-    DataWorkersMetrics,
-    Ledger,
-    Logger,
-    WorkerCounters,
-    logger_function,
-)
+from seqprep.runtime.data_metrics import DataWorkersMetrics, Logger, logger_function
 from seqprep.runtime.data_rows import join
-from seqprep.runtime.data_run import STOP_SECONDS, Job, Run, Sizes, running, stop_runs
+from seqprep.runtime.data_run import STOP_SECONDS, Job, Run, running, stop_runs
+from seqprep.runtime.data_source import Source
 from seqprep.types import Array
-
-_IDS = itertools.count()  # of workers, unique over all sources of the process
-
-
-class _Source:
-    """What the instances of a source share."""
-
-    def __init__(self, job: Job, inputs: Inputs, init: Callable[[DataWorkers], object] | None) -> None:
-        workers = max(job.num_workers, 1)
-        self.job, self.inputs, self.init = job, inputs, init
-        self.sizes = Sizes()
-        self.ledger = Ledger([WorkerCounters() for _ in range(workers)])
-        self.worker_ids = [next(_IDS) for _ in range(workers)]
-        self.run: Run | None = None
-        self.closed = False
-        self._lock = threading.RLock()
-
-    def add(self, scope: str, batch_size: int) -> ConsumerCounters:
-        """Makes room for one more instance."""
-        if scope in self.sizes.of:
-            raise ConfigError(
-                f"source {self.job.source!r} has an instance of scope {scope!r} already; give another name"
-            )
-        self.ledger.consumers[scope] = ConsumerCounters()
-        self.resize(scope, batch_size)
-        return self.ledger.consumers[scope]
-
-    def resize(self, scope: str, batch_size: int) -> None:
-        """Sets the batch size of an instance."""
-        if batch_size < 1:
-            raise ConfigError(f"batch_size is {batch_size}: a batch has at least 1 row")
-        with self._lock:
-            self.sizes.set(scope, batch_size)
-            if self.run is not None:
-                self.run.resize()
-
-    def prepare(self, workers: DataWorkers, *, after_failure: bool) -> Run:
-        """Gives the run that goes on, or makes one that isn't launched yet.
-
-        Args:
-            workers: what `init` is told.
-            after_failure: make another where a worker has failed.
-        """
-        with self._lock:
-            old = self.run
-            if (
-                old
-                and old.process == os.getpid()
-                and not old.exchange.stopped
-                and (old.exchange.open or not after_failure)
-            ):
-                return old
-            if self.closed:
-                raise ClosedError(f"source {self.job.source!r}: these data workers are closed; make others")
-            if old:
-                old.stop(time.monotonic() + STOP_SECONDS)
-                self.worker_ids[:] = [
-                    next(_IDS) if old.is_alive(place) else number for place, number in enumerate(self.worker_ids)
-                ]
-            if self.init is not None:
-                self.init(workers)
-            self.run = Run(self.job, self.inputs, self.sizes, self.ledger, self.worker_ids)
-            weakref.finalize(self, self.run.halt).atexit = False  # never joins: it may run in any thread
-            return self.run
 
 
 class DataWorkers:
@@ -167,7 +93,7 @@ class DataWorkers:
             log_seconds=log_seconds,
             timeout_seconds=timeout_seconds,
         )
-        self._source = _Source(job, Inputs(inputs, batch_columns, rebatch), init)
+        self._source = Source(job, Inputs(inputs, batch_columns, rebatch), init)
         self._enter("", batch_size)
 
     def _enter(self, scope: str, batch_size: int) -> None:
@@ -238,7 +164,7 @@ class DataWorkers:
         Raises:
             ClosedError: these workers are closed.
         """
-        run = self._source.prepare(self, after_failure=False)
+        run = self._source.prepare(self)
         run.launch()
         if run is not self._run:
             self._run, self._epoch = run, -1
@@ -258,7 +184,7 @@ class DataWorkers:
             SeqprepError: what `next` would raise.
         """
         batches = self._batches
-        if batches is None or batches.run is not self._source.run:
+        if batches is None or batches.closed or batches.run is not self._source.run:
             batches = iter(self)
         return batches.have_more()
 
@@ -364,6 +290,11 @@ class BatchIterator(Iterator[dict[str, Array]]):
     def have_more(self) -> bool:
         """Waits until it is known whether another batch comes in this epoch; raises what `next` would."""
         return self.run.have_more(self._consumer)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._consumer.closed
 
     def close(self) -> None:
         """Ends this iteration, and nothing else; a `next` that waits in another thread raises."""
