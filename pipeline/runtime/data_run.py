@@ -194,7 +194,7 @@ class Run:
             return
         inside = ", ".join(str(fetcher.id) for fetcher in self._fetchers if fetcher.is_inside)
         where = f"inside fetch: workers {inside}" if inside else "no worker is inside fetch"
-        message = f"source {self.job.source!r}: no batch for {due:.0f} s; {where}"
+        message = f"source {self.job.source!r}: no batch for {due:g} s; {where}"
         if due == limit:
             raise WorkerError(f"{message}; make fetch faster, use more workers, or set timeout_seconds higher")
         log.warning(message)
