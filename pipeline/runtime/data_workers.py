@@ -131,6 +131,12 @@ class DataWorkers:
         """Number of the epoch that is iterated, from 0 at each start."""
         return max(self._epoch, 0)
 
+    @property
+    def running(self) -> bool:
+        """Whether the workers run and are wanted; a fetch that waits in a loop gives up when they aren't any more."""
+        run = self._source.run
+        return run is not None and run.is_current(after_failure=True)
+
     def set_batch_size(self, batch_size: int) -> None:
         """Sets the rows of this instance's next batches, at any time and from any thread; no row is lost.
 

@@ -71,6 +71,7 @@ def test_batch_columns_are_of_each_input(columns: Any) -> None:
     parts = [[np.full((5, rows, 2), rows), np.full(rows, rows)] for rows in (3, 4, 6)]
     with DataWorkers(once(*parts), ["sequences", "lengths"], batch_size=8, batch_columns=columns) as workers:
         first, second = workers
+        assert workers.metrics().rows == 13
     assert first["sequences"].shape == (5, 8, 2)
     assert first["sequences"][0, :, 0].tolist() == first["lengths"].tolist() == [3] * 3 + [4] * 4 + [6]
     assert second["sequences"].shape == (5, 5, 2)

@@ -203,6 +203,25 @@ def test_stopping_out_of_fetch_and_out_of_a_logger() -> None:
     until(lambda: not our_threads())
 
 
+def test_a_fetch_that_waits_can_see_that_it_is_not_wanted_any_more() -> None:
+    seen: list[bool] = []
+
+    def fetch(worker_id: int, batch_size: int) -> Any:
+        seen.append(workers.running)
+        while workers.running:
+            time.sleep(0.001)
+        return []
+
+    workers = DataWorkers(fetch, ["x"], batch_size=4)
+    assert not workers.running
+    workers.start()
+    until(lambda: len(seen) == 2)
+    assert workers.running
+    assert workers.stop()
+    assert not workers.running
+    assert seen == [True, True]
+
+
 def test_stopping_out_of_a_signal_handler() -> None:
     workers = DataWorkers(endless, batch_size=4, num_workers=4, max_buffered_batches=2)
     stopped: list[bool] = []
