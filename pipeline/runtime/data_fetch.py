@@ -21,6 +21,7 @@ Fetch = Callable[[int, int], Sequence[Array] | Mapping[str, Array] | None]
 Columns = int | Sequence[int] | Mapping[str, int]
 
 
+_REMEMBERED_LOOKS = 1000
 _LEAST_PAUSE_SECONDS = 0.001
 _LONGEST_PAUSE_SECONDS = 0.1
 
@@ -46,6 +47,7 @@ class Inputs:
         self.rebatch = rebatch
         self._given_columns = columns
         self._likeness: tuple[Any, ...] | None = None  # dtype and shape of each input's rows
+        self._accepted: dict[Any, int] = {}  # dtypes and shapes that were found to be right, and their rows
         self._lock = threading.Lock()  # for what the first rows settle
         for column in _values(columns):
             if isinstance(column, bool) or not isinstance(column, int) or column < 0:
@@ -98,9 +100,14 @@ class Inputs:
                 )
         if not self.rebatch:
             return self._whole(arrays)
-        rows = self._rows(arrays, who)
-        if rows:
-            self._check_likeness(arrays, who)
+        looks = tuple([(array.dtype, array.shape) for array in arrays])
+        rows = self._accepted.get(looks)
+        if rows is None:
+            rows = self._rows(arrays, who)
+            if rows:
+                self._check_likeness(arrays, who)
+                if len(self._accepted) < _REMEMBERED_LOOKS:
+                    self._accepted[looks] = rows
         return Chunk(arrays, rows, rows)
 
     def _whole(self, arrays: tuple[Array, ...]) -> Chunk:
@@ -119,11 +126,12 @@ class Inputs:
                 with self._lock:
                     if not self.names:
                         self._settle_names(list(given))
-            if given.keys() != set(self.names):
-                raise WorkerError(
-                    f"{who}: fetch gave {', '.join(map(str, given))} for the inputs {', '.join(self.names)}"
-                )
-            return tuple([given[name] for name in self.names])
+            if len(given) == len(self.names):
+                try:
+                    return tuple([given[name] for name in self.names])
+                except KeyError:
+                    pass
+            raise WorkerError(f"{who}: fetch gave {', '.join(map(str, given))} for the inputs {', '.join(self.names)}")
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
             raise WorkerError(
                 f"{who}: fetch gave a {type(given).__name__}; give a list of arrays, one per input, or a mapping"

@@ -7,12 +7,12 @@ a row stay together.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from seqprep.runtime.pool import aligned
+from seqprep.runtime.pool import ALIGNMENT, Buffer, aligned
 from seqprep.types import Array
 
 
@@ -67,7 +67,38 @@ class Rows:
         return pieces
 
 
-def join(pieces: Sequence[Piece], columns: Sequence[int], lease_of: Callable[[int], Array]) -> tuple[Array, ...]:
+class _Stack(deque[Any]):
+    """Free buffers, the one used last on top: its memory is still in the processor's caches."""
+
+    put = deque.append  # may be called in any thread at any moment, by a finaliser
+
+
+class Memory:
+    """Memory for batches, used again when the last array on it is gone.
+
+    Args:
+        buffers: how many batches may be in use before another one gets fresh memory.
+    """
+
+    def __init__(self, buffers: int) -> None:
+        self.unpooled = 0
+        """How often that happened."""
+        self._free = _Stack()
+        self._buffers = [Buffer(cast(Any, self._free)) for _ in range(buffers)]  # those in use are held here
+        self._free.extend(self._buffers)
+
+    def lease(self, size: int) -> Array:
+        """Lends memory; uint8 [size], on 64 bytes."""
+        try:
+            return self._free.pop().lease(size)  # type: ignore[no-any-return]
+        except IndexError:
+            self.unpooled += 1
+            memory = np.empty(size + ALIGNMENT, np.uint8)
+            begin = -memory.ctypes.data % ALIGNMENT
+            return memory[begin : begin + size]
+
+
+def join(pieces: Sequence[Piece], columns: Sequence[int], memory: Memory) -> tuple[Array, ...]:
     """Makes one array per input of consecutive pieces.
 
     What one chunk alone gives along its first axis isn't copied, if the array owns its memory: the fetch function has
@@ -76,37 +107,36 @@ def join(pieces: Sequence[Piece], columns: Sequence[int], lease_of: Callable[[in
     Args:
         pieces: at least one; all chunks have the same dtypes, and the same shapes apart from their rows.
         columns: the axis of each input along which its rows lie.
-        lease_of: gives memory of so many bytes; uint8, on 64 bytes.
+        memory: where copies go.
 
     Returns:
         The arrays, in the order of the inputs; each has the pieces' rows along its batch column.
     """
+    rows = sum([end - begin for _, begin, end in pieces])
     made: list[Any] = [None] * len(columns)
     to_copy = []
     offset = 0
     for number, column in enumerate(columns):
-        parts = [_part(piece, number, column) for piece in pieces]
+        parts = [
+            chunk.arrays[number] if end - begin == chunk.units else _cut(chunk.arrays[number], column, begin, end)
+            for chunk, begin, end in pieces
+        ]
         source = pieces[0].chunk.arrays[number]
         if len(parts) == 1 and column == 0 and source.flags.owndata:
             made[number] = parts[0]
         elif source.dtype.kind in "OUSV":  # texts may differ in width from chunk to chunk
             made[number] = np.concatenate(parts, column)
         else:
-            rows = sum([part.shape[column] for part in parts])
             shape = (*source.shape[:column], rows, *source.shape[column + 1 :])
             to_copy.append((number, column, parts, shape, offset))
             offset = aligned(offset + source.itemsize * int(np.prod(shape, dtype=np.int64)))
     if to_copy:
-        lease = lease_of(offset)
+        lease = memory.lease(offset)
         for number, column, parts, shape, begin in to_copy:
             made[number] = np.ndarray(shape, parts[0].dtype, lease, begin)
             np.concatenate(parts, column, out=made[number])
     return tuple(made)
 
 
-def _part(piece: Piece, number: int, column: int) -> Array:
-    chunk, begin, end = piece
-    array = chunk.arrays[number]
-    if end - begin == chunk.units:
-        return array
+def _cut(array: Array, column: int, begin: int, end: int) -> Array:
     return array[begin:end] if column == 0 else array[(*(slice(None),) * column, slice(begin, end))]

@@ -10,22 +10,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from seqprep.errors import ClosedError, WorkerError
-from seqprep.runtime.ahead import Pool
 from seqprep.runtime.data_exchange import Consumer, Exchange, Producer
 from seqprep.runtime.data_fetch import Fetch, Fetcher, Inputs
-from seqprep.runtime.data_metrics import ConsumerCounters, Ledger, Logger, Reporter, log
+from seqprep.runtime.data_metrics import Ledger, Logger, Reporter, log
 from seqprep.runtime.data_rows import Piece
-from seqprep.runtime.pool import ALIGNMENT
-from seqprep.types import Array
 
 STOP_SECONDS = 5.0
 """How long stopping waits for workers to leave `fetch`."""
 
 _SLOW_SECONDS = 10.0  # a consumer that waits for a batch says so this often
-_POOLED_BUFFERS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +70,6 @@ class Run:
         self.exchange = Exchange(job.source, ledger, job.max_buffered_batches, self._largest_units())
         self.reporter = Reporter(job.source, ledger, self.ready, job.loggers, job.log_seconds)
         self.process = os.getpid()
-        self._pool = Pool(_POOLED_BUFFERS)
         self._turn = threading.Lock()  # of consumers that fetch themselves
         self._lifecycle = threading.RLock()
         self._launched = self._finished = False
@@ -156,16 +149,6 @@ class Run:
             return self.exchange.have_more(consumer, self._wait)
         with self._turn:
             return self.exchange.have_more(consumer, self._fetch_here)
-
-    def lease(self, size: int, counters: ConsumerCounters) -> Array:
-        """Gives memory for the arrays of a batch; uint8 [size], on 64 bytes."""
-        buffer = self._pool.take_now()
-        if buffer is not None:
-            return buffer.lease(size)
-        counters.unpooled_buffers += 1
-        memory = np.empty(size + ALIGNMENT, np.uint8)
-        begin = -memory.ctypes.data % ALIGNMENT
-        return memory[begin : begin + size]
 
     def ready(self) -> int:
         """Batches that wait in the buffer."""

@@ -10,10 +10,12 @@ from seqprep.errors import ConfigError
 from seqprep.runtime.data_exchange import Consumer
 from seqprep.runtime.data_fetch import Columns, Fetch, Inputs
 from seqprep.runtime.data_metrics import DataWorkersMetrics, Logger, logger_function
-from seqprep.runtime.data_rows import join
+from seqprep.runtime.data_rows import Memory, join
 from seqprep.runtime.data_run import STOP_SECONDS, Job, Run, running, stop_runs
 from seqprep.runtime.data_source import Source
 from seqprep.types import Array
+
+_POOLED_BUFFERS = 8
 
 
 class DataWorkers:
@@ -103,6 +105,7 @@ class DataWorkers:
         self._run = self._source.run
         self._epoch = self._run.exchange.epoch - 1 if self._run else -1  # the one it comes from
         self._batches: BatchIterator | None = None
+        self._memory = Memory(_POOLED_BUFFERS)
 
     # -- what it is --
 
@@ -177,7 +180,7 @@ class DataWorkers:
         self._epoch = run.exchange.enter(self._epoch)
         sizes, scope = self._source.sizes, self._scope
         wanted = (lambda: sizes.of[scope]) if self._source.job.rebatch else (lambda: 1)
-        self._batches = BatchIterator(self, run, Consumer(wanted, self._epoch, self._counters))
+        self._batches = BatchIterator(self, run, Consumer(wanted, self._epoch, self._counters), self._memory)
         return self._batches
 
     def have_more(self) -> bool:
@@ -261,10 +264,10 @@ class DataWorkers:
 class BatchIterator(Iterator[dict[str, Array]]):
     """One epoch of batches, for one thread at a time; made by `iter` of `DataWorkers`."""
 
-    def __init__(self, workers: DataWorkers, run: Run, consumer: Consumer) -> None:
+    def __init__(self, workers: DataWorkers, run: Run, consumer: Consumer, memory: Memory) -> None:
         self.run = run
         self._workers = workers  # so that the workers live as long as somebody takes from them
-        self._consumer = consumer
+        self._consumer, self._memory = consumer, memory
 
     def __next__(self) -> dict[str, Array]:
         """Gives the next batch.
@@ -279,7 +282,7 @@ class BatchIterator(Iterator[dict[str, Array]]):
         started = time.perf_counter()
         inputs = self.run.inputs
         if inputs.rebatch:
-            arrays = join(pieces, inputs.columns, self._lease)
+            arrays = join(pieces, inputs.columns, self._memory)
             rows = sum([piece.end - piece.begin for piece in pieces])
         else:
             arrays, rows = pieces[0].chunk.arrays, pieces[0].chunk.rows
@@ -287,11 +290,9 @@ class BatchIterator(Iterator[dict[str, Array]]):
         counters.batches += 1
         counters.rows += rows
         counters.bytes += sum([array.nbytes for array in arrays])
+        counters.unpooled_buffers = self._memory.unpooled
         counters.join_seconds += time.perf_counter() - started
         return dict(zip(inputs.names, arrays, strict=True))
-
-    def _lease(self, size: int) -> Array:
-        return self.run.lease(size, self._consumer.counters)
 
     def have_more(self) -> bool:
         """Waits until it is known whether another batch comes in this epoch; raises what `next` would."""

@@ -5,16 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqprep.runtime.data_rows import Chunk, Piece, Rows, join
+from seqprep.runtime.data_rows import Chunk, Memory, Piece, Rows, join
 
 
 def chunk(first: int, rows: int, column: int = 0) -> Chunk:
     numbers = np.arange(first, first + rows)
     return Chunk((np.moveaxis(np.repeat(numbers[:, None], 2, axis=1), 0, column), numbers), rows, rows)
-
-
-def memory(size: int) -> np.ndarray:
-    return np.empty(size, np.uint8)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 20)), max_size=40))
@@ -40,7 +36,7 @@ def test_joined_pieces_are_what_numpy_makes_of_them(sizes: list[int], column: in
         begin = data.draw(st.integers(0, size - 1))
         pieces.append(Piece(chunk(first, size, column), begin, data.draw(st.integers(begin + 1, size))))
         first += size
-    wide, numbers = join(pieces, (column, 0), memory)
+    wide, numbers = join(pieces, (column, 0), Memory(1))
     expected = np.concatenate([piece.chunk.arrays[1][piece.begin : piece.end] for piece in pieces])
     np.testing.assert_array_equal(numbers, expected, strict=True)
     np.testing.assert_array_equal(np.moveaxis(wide, column, 0), np.repeat(expected[:, None], 2, axis=1), strict=True)
@@ -50,7 +46,7 @@ def test_joined_pieces_are_what_numpy_makes_of_them(sizes: list[int], column: in
 @pytest.mark.parametrize("column", [0, 1])
 def test_only_what_was_given_away_is_not_copied(column: int) -> None:
     owned, view = np.zeros((4, 4)), np.zeros((8, 4))[:4]
-    first, second = join([Piece(Chunk((owned, view), 4, 4), 0, 4)], (column, column), memory)
+    first, second = join([Piece(Chunk((owned, view), 4, 4), 0, 4)], (column, column), Memory(1))
     assert (first is owned) == (column == 0)
     assert np.shares_memory(first, owned) == (column == 0)
     assert not np.shares_memory(second, view)

@@ -12,7 +12,7 @@ import pytest
 import seqprep
 from seqprep import DataWorkers
 from seqprep.errors import ClosedError, ConfigError, WorkerError
-from seqprep.runtime import data_run
+from seqprep.runtime import data_workers
 
 from .conftest import our_threads
 from .data_workers_helpers import Counting, endless, flat, numbered, taken, until
@@ -126,9 +126,9 @@ def test_what_is_put_together_lies_on_64_bytes_and_memory_is_used_again() -> Non
             places.add(batch["x"].ctypes.data)
         del batch, array
         assert workers.metrics().unpooled_buffers == 0
-        assert len(places) <= data_run._POOLED_BUFFERS
+        assert len(places) <= data_workers._POOLED_BUFFERS
         kept = list(workers)
-        assert workers.metrics().unpooled_buffers == len(kept) - data_run._POOLED_BUFFERS
+        assert workers.metrics().unpooled_buffers == len(kept) - data_workers._POOLED_BUFFERS
         assert all(array.ctypes.data % 64 == 0 for batch in kept for array in batch.values())
         assert flat(taken(kept)) == list(range(4000))  # none was used again while it was kept
 
