@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from seqprep.execution import Summary as Summary
     from seqprep.execution import chunk as chunk
     from seqprep.execution import stats as stats
+    from seqprep.runtime import DataWorkers as DataWorkers
     from seqprep.runtime import Loader as Loader
     from seqprep.runtime import Metrics as Metrics
     from seqprep.runtime import unpack as unpack
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Config": "seqprep.config",
+    "DataWorkers": "seqprep.runtime",
     "Loader": "seqprep.runtime",
     "Metrics": "seqprep.runtime",
     "SeqprepError": "seqprep.errors",
