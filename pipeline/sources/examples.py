@@ -59,7 +59,7 @@ def parse_record(data: UInt8) -> Record:
     Raises:
         WireError: the bytes are neither an Example nor a SequenceExample.
     """
-    view = memoryview(data)
+    view = data.data
     context: dict[str, Span] = {}
     lists: dict[str, Span] = {}
     for field in protobuf.fields(view, Span(0, len(data))):
@@ -231,4 +231,6 @@ def _tensor(record: Record, part: protobuf.Field) -> Array:
 
 def _extent(record: Record, dim: protobuf.Field) -> int:
     parts = protobuf.fields(record.view, Span(dim.start, dim.stop))
-    return next((protobuf.varint(record.view, p.start, p.stop)[0] for p in parts if (p.number, p.wire) == (1, VARINT)), 0)
+    return next(
+        (protobuf.varint(record.view, p.start, p.stop)[0] for p in parts if (p.number, p.wire) == (1, VARINT)), 0
+    )

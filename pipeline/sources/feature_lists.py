@@ -25,7 +25,7 @@ def decode_list(data: UInt8, span: Span) -> Decoded:
     Raises:
         WireError: the bytes are no such message, or frames differ in their kind or number of values.
     """
-    view = memoryview(data)
+    view = data.data
     starts, sizes = _entries(data, view, span)
     if not len(starts):
         return None, np.empty((0, 0), np.float32)
@@ -70,22 +70,23 @@ def _entries(data: UInt8, view: memoryview, span: Span) -> tuple[Int64, Int64]:
 
 def _walk(view: memoryview, span: Span) -> tuple[Int64, Int64]:
     """As `_entries`, one after the other."""
-    content, place, stop = bytes(view[: span.stop]), span.start, span.stop
+    content, base = bytes(view[span.start : span.stop]), span.start
+    place, stop = 0, len(content)
     starts, sizes = [], []
     while place < stop:
         if content[place] == _TAG and place + 1 < stop and content[place + 1] < 0x80:  # without a generator's cost
             start, size = place + 2, content[place + 1]
             if start + size > stop:
-                raise WireError(f"a frame at byte {start} ends beyond its list")
+                raise WireError(f"a frame at byte {base + start} ends beyond its list")
             place = start + size
         else:
-            field = next(protobuf.fields(view, Span(place, stop)))
-            start, size, place = field.start, field.stop - field.start, field.stop
+            field = next(protobuf.fields(view, Span(base + place, span.stop)))
+            start, size, place = field.start - base, field.stop - field.start, field.stop - base
             if (field.number, field.wire) != (1, DELIMITED):
                 continue
         starts.append(start)
         sizes.append(size)
-    return np.array(starts, np.int64), np.array(sizes, np.int64)
+    return np.array(starts, np.int64) + base, np.array(sizes, np.int64)
 
 
 def _bodies(data: UInt8, span: Span, starts: Int64, size: int) -> UInt8:
@@ -94,7 +95,8 @@ def _bodies(data: UInt8, span: Span, starts: Int64, size: int) -> UInt8:
     begin = int(starts[0]) + size - stride
     if stride >= size and begin >= span.start and (np.diff(starts) == stride).all():
         return data[begin : begin + len(starts) * stride].reshape(-1, stride)[:, stride - size :]
-    return data[starts[:, None] + np.arange(size)]
+    found: UInt8 = data[starts[:, None] + np.arange(size)]
+    return found
 
 
 def _decode_alike(view: memoryview, first: Span, bodies: UInt8) -> Decoded | None:

@@ -65,7 +65,9 @@ def read_header(read: Read, place: str) -> NpyHeader:
         raise SourceError(f"{place}: is no .npy file; save it with numpy.save, numpy.savez or numpy.savez_compressed")
     version, wide = start[6], start[6] > 1
     if version not in (1, 2, 3):
-        raise SourceError(f"{place}: has version {version} of the .npy format, of which there are 1 to 3; save it again")
+        raise SourceError(
+            f"{place}: has version {version} of the .npy format, of which there are 1 to 3; save it again"
+        )
     begin = 12 if wide else 10
     size = int.from_bytes(start[8:begin], "little")
     if size > _MOST_HEADER_BYTES:

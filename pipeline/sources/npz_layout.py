@@ -167,7 +167,9 @@ def _lengths_in(path: Path, key: str, layout: Layout, files: ByteRanges) -> Int6
         raise ConfigError(f"{setting} names no array for key {key!r}; add it, or name the key in source.without_time")
     values, place = _small_array(path, named, setting, files)
     if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise SourceError(f"{place}: is {values.dtype} {list(values.shape)}; {setting} has to be a list of whole numbers")
+        raise SourceError(
+            f"{place}: is {values.dtype} {list(values.shape)}; {setting} has to be a list of whole numbers"
+        )
     numbers = values.astype(np.int64)
     if layout.are_offsets:
         if len(numbers) == 0 or numbers[0] != 0:

@@ -122,7 +122,8 @@ def feature(data: memoryview, span: Span) -> Values:
     Raises:
         WireError: the bytes are no such message.
     """
-    kind, parts = None, []
+    kind: int | None = None
+    parts: list[Field] = []
     for field in fields(data, span):
         if field.wire == DELIMITED and field.number in (BYTES, FLOATS, INTS):
             if field.number != kind:

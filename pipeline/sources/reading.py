@@ -15,9 +15,7 @@ from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags, UInt8
 _DIGITS = 6
 
 
-def target_of(
-    spec: KeySpec, length: int, frames: FrameRange | None, out: Array | None
-) -> tuple[FrameRange, Array]:
+def target_of(spec: KeySpec, length: int, frames: FrameRange | None, out: Array | None) -> tuple[FrameRange, Array]:
     """Works out what `Source.read` has to fill.
 
     Args:
@@ -67,9 +65,7 @@ def numbered_tags(stems: Sequence[str], counts: Sequence[int]) -> Tags:
         counts: sequences of each file.
     """
     return Tags.of(
-        f"{stem}-{number:0{_DIGITS}}"
-        for stem, count in zip(stems, counts, strict=True)
-        for number in range(count)
+        f"{stem}-{number:0{_DIGITS}}" for stem, count in zip(stems, counts, strict=True) for number in range(count)
     )
 
 

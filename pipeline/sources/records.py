@@ -200,9 +200,7 @@ def _choose(
     lists = {name for record in sample for name in record.lists}
     context = {name for record in sample for name in record.context}
     if wishes is not None:
-        return {
-            key: _wished(wish.feature or key, wish, lists, context, sample, path) for key, wish in wishes.items()
-        }
+        return {key: _wished(wish.feature or key, wish, lists, context, sample, path) for key, wish in wishes.items()}
     kinds = {name: _kind(sample, name) for name in lists | context}
     names = [name for name in kinds if kinds[name] in (FLOATS, INTS) and name != tag]
     if sample and not names:
@@ -213,7 +211,9 @@ def _choose(
         )
     chosen = sorted(names, key=lambda name: (name != "data", name))
     return {
-        name: Feature(name=name, in_lists=name in lists, has_time=name in lists or (not lists and _varies(sample, name)))
+        name: Feature(
+            name=name, in_lists=name in lists, has_time=name in lists or (not lists and _varies(sample, name))
+        )
         for name in chosen
     }
 
