@@ -133,3 +133,24 @@ def numeric_dtype(dtype: np.dtype[Any], what: str) -> str:
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise SourceError(f"{what} holds {dtype}, not numbers of at most 64 bits; convert it or leave it out")
     return dtype.newbyteorder("=").name
+
+
+def store(values: Array, out: Array, place: str) -> None:
+    """Stores values in another dtype; what it can't hold is an error, not another value.
+
+    Args:
+        values: of the shape of `out`.
+        out: of the key's dtype.
+        place: names file and sequence in messages.
+
+    Raises:
+        SourceError: a value is outside the range of the dtype, or isn't whole where only whole numbers can be.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        out[...] = values
+    if out.dtype.kind == "f":
+        wrong = np.isinf(out) & ~np.isinf(values) if values.dtype.kind == "f" else np.isinf(out)
+    else:
+        wrong = out != values
+    if wrong.any():
+        raise SourceError(f"{place}: holds {values[wrong].flat[0]}, which {out.dtype} can't; set another dtype")
