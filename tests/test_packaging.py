@@ -22,7 +22,7 @@ HEAVY = {
     "h5py": {"sources/hdf5.py", "shards/hdf5.py"},
     "soundfile": {"sources/audio.py"},
     "kaldi_native_fbank": {"sources/features.py"},
-    "torch": set(), "jax": set(), "dask": set(), "pyarrow": set(), "matplotlib": set(),
+    "torch": set(), "jax": set(), "dask": set(), "pyarrow": {"sources/arrow_values.py"}, "tokenizers": {"sources/tokenizing.py"}, "matplotlib": set(),
 }  # fmt: skip
 
 

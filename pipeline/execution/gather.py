@@ -81,8 +81,9 @@ def _read_stretches(
     with np.errstate(over="ignore"):
         flat[PAD_PLACE] = pad_value
     flat[ZERO_PLACE] = 0
+    order = np.argsort(task.sequence, kind="stable")  # in the source's order: what lies together is read together
     ranges = zip(
-        task.sequence.tolist(), needed.start.tolist(), needed.stop.tolist(), needed.offset.tolist(), strict=True
+        *(places[order].tolist() for places in (task.sequence, needed.start, needed.stop, needed.offset)), strict=True
     )
     convert = source.keys[rule.name].dtype != spec.dtype
     for sequence, start, stop, offset in ranges:
@@ -99,7 +100,8 @@ def _read_stretches(
 def _read_values(source: Source, task: ShardTask, name: str, spec: KeySpec) -> Array:
     """Reads a key without time of all sequences; [sequences, …]."""
     values = np.empty((len(task.sequence), *spec.shape), spec.dtype)
-    for place, sequence in enumerate(task.sequence.tolist()):
+    for place in np.argsort(task.sequence, kind="stable").tolist():
+        sequence = int(task.sequence[place])
         _convert(
             source.read(name, sequence), values[place : place + 1], f"sequence {source.tags[sequence]!r}, key {name!r}"
         )
