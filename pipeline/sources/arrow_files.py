@@ -45,7 +45,7 @@ def reading(place: str) -> Iterator[None]:
         yield
     except SourceError:
         raise
-    except (arrow.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError, OverflowError) as error:
+    except (arrow.ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError, OverflowError) as error:
         what = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise SourceError(f"{place}: can't be read: {what}; is the file whole? copy or write it again") from error
 
@@ -115,16 +115,18 @@ def read_column(path: str, kind: Kind, group: int, column: str) -> list[Any]:
     Returns:
         Its chunks, Arrow's arrays.
 
-    Raises:
-        SourceError: the file can't be read, or has no such group any more.
+    Raises pyarrow's errors, and IndexError if there is no such group any more: call it in `reading`.
     """
-    with reading(f"{path}: row group {group}, column {column!r}"), _opened(path, kind, [column]) as file:
+    with _opened(path, kind, [column]) as file:
         if kind == "parquet":
             array = file.read_row_group(group, columns=[column], use_threads=False).column(column)
         elif kind == "file":
             array = file.get_batch(group).column(column)
         else:
-            array = next(batch for number, batch in enumerate(file) if number == group).column(column)
+            batch = next((batch for number, batch in enumerate(file) if number == group), None)
+            if batch is None:
+                raise IndexError("the file has fewer record batches than when it was opened")
+            array = batch.column(column)
         parts = array.chunks if kind == "parquet" else [array]
         for part in parts:
             part.validate(full=True)

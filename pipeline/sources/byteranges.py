@@ -32,8 +32,8 @@ class ByteRanges:
     def __reduce__(self) -> tuple[type[ByteRanges], tuple[()]]:
         return ByteRanges, ()
 
-    def open(self, path: str) -> OpenFile:
-        """The open file, as it is.
+    def open(self, path: str, place: str | None = None) -> OpenFile:
+        """The open file, as it is; `place` as for `read_stored`.
 
         Raises:
             SourceError: it can't be opened.
@@ -41,10 +41,16 @@ class ByteRanges:
         try:
             return self._files.get(path)
         except OSError as error:
-            raise SourceError(f"{path}: can't be opened: {error.strerror}; check the path") from error
+            raise SourceError(f"{place or path}: can't be opened: {error.strerror}; check the path") from error
 
-    def read_stored(self, path: str, buffer: Any, offset: int) -> int:
+    def read_stored(self, path: str, buffer: Any, offset: int, place: str | None = None) -> int:
         """Fills a buffer from an offset of the file itself.
+
+        Args:
+            path: the file.
+            buffer: writable bytes, C-contiguous.
+            offset: in bytes.
+            place: names the file, and what is read of it, in messages; the path unless given.
 
         Returns:
             The bytes read: fewer than the buffer holds only if the file ends before.
@@ -52,30 +58,31 @@ class ByteRanges:
         Raises:
             SourceError: the file can't be read.
         """
-        return _read(self.open(path), path, buffer, offset)
+        return _read(self.open(path, place), place or path, buffer, offset)
 
-    def read(self, path: str, buffer: Any, offset: int) -> int:
+    def read(self, path: str, buffer: Any, offset: int, place: str | None = None) -> int:
         """Fills a buffer from an offset of the file, or of what the gzip file holds; as `read_stored`.
 
         Raises:
             SourceError: the file can't be read, or is damaged.
         """
         if not self.is_gzip(path):
-            return self.read_stored(path, buffer, offset)
+            return self.read_stored(path, buffer, offset, place)
         try:
-            return self._inflater(path, GZIP, 0, None).read(buffer, offset)
+            return self._inflater(path, GZIP, 0, None, place).read(buffer, offset)
         except zlib.error as error:
-            raise _damaged(path, error) from error
+            raise _damaged(place or path, error) from error
 
-    def member(self, path: str, start: int, size: int) -> Inflater:
+    def member(self, path: str, start: int, size: int, place: str | None = None) -> Inflater:
         """A raw deflated stream inside a file; its reads raise zlib.error where it is damaged.
 
         Args:
             path: the file.
             start: where the stream begins in it.
             size: its compressed bytes.
+            place: as for `read_stored`.
         """
-        return self._inflater(path, RAW, start, size)
+        return self._inflater(path, RAW, start, size, place)
 
     def is_gzip(self, path: str) -> bool:
         """Whether the file begins as gzip files do.
@@ -119,14 +126,14 @@ class ByteRanges:
         self._is_gzip.clear()
         self._files.close()
 
-    def _inflater(self, path: str, kind: int, start: int, size: int | None) -> Inflater:
+    def _inflater(self, path: str, kind: int, start: int, size: int | None, place: str | None) -> Inflater:
         key = (path, start)
         with self._lock:
             found = self._inflaters.pop(key, None)
             if found is not None:
                 self._inflaters[key] = found
                 return found
-        made = Inflater(_fetch(self.open(path), path, start, size), kind)
+        made = Inflater(_fetch(self.open(path, place), path, start, size), kind)
         with self._lock:
             made = self._inflaters.setdefault(key, made)
             while len(self._inflaters) > _MOST_INFLATERS:
@@ -145,13 +152,13 @@ def _fetch(file: OpenFile, path: str, start: int, size: int | None) -> Fetch:
     return fetch
 
 
-def _read(file: OpenFile, path: str, buffer: Any, offset: int) -> int:
+def _read(file: OpenFile, place: str, buffer: Any, offset: int) -> int:
     try:
         return read_exactly(file.descriptor, buffer, offset) if len(buffer) else 0
     except OSError as error:
-        raise SourceError(f"{path}: can't be read at byte {offset}: {error.strerror}; check the disk") from error
+        raise SourceError(f"{place}: can't be read at byte {offset}: {error.strerror}; check the disk") from error
 
 
-def _damaged(path: str, error: zlib.error) -> SourceError:
+def _damaged(place: str, error: zlib.error) -> SourceError:
     what = str(error).removeprefix("Error ")
-    return SourceError(f"{path}: damaged gzip file: {what}; copy it again, or check it with gzip -t")
+    return SourceError(f"{place}: damaged gzip file: {what}; copy it again, or check it with gzip -t")

@@ -139,7 +139,7 @@ class CsvSource:
         integers = self._keys[key].dtype.startswith(("int", "uint"))
         for start, stop, before, count in self._stretches(sequence, frames):
             content = bytearray(stop - start)
-            if self._files.read(str(self._paths[file]), content, start) < len(content):
+            if self._files.read(str(self._paths[file]), content, start, place) < len(content):
                 raise SourceError(f"{place}: is cut off; the file changed since it was opened, start again")
             try:
                 found = numbers_in(bytes(content), count, columns, self._table.dialects[file], integers, place)

@@ -129,7 +129,7 @@ class JsonlSource:
     def _row(self, sequence: int, place: str) -> dict[str, Any]:
         content = bytearray(int(self._index.size[sequence]))
         path = str(self._paths[file_of(self._index.first, sequence)])
-        if self._files.read(path, content, int(self._index.start[sequence])) < len(content):
+        if self._files.read(path, content, int(self._index.start[sequence]), place) < len(content):
             raise SourceError(f"{place}: is cut off; the file changed since it was opened, start again")
         return parse(bytes(content), place)
 

@@ -51,7 +51,7 @@ def list_arrays(path: str, key: str, files: ByteRanges) -> dict[str, StoredArray
 
 def _describe(path: str, member: Member, place: str, files: ByteRanges) -> StoredArray:
     try:
-        header = read_header(_bytes_of(files, path, member.start, member.packed, member.size).read, place)
+        header = read_header(_bytes_of(files, path, member.start, member.packed, member.size, place).read, place)
     except zlib.error as error:
         raise SourceError(f"{place}: is damaged: {error}; copy or save it again") from error
     if header.total != member.size:
@@ -97,7 +97,7 @@ class KeyArrays:
             SourceError: the file is damaged or cut off.
         """
         entry = self._table[file]
-        data = _bytes_of(files, path, int(entry["start"]), int(entry["packed"]), int(entry["size"]))
+        data = _bytes_of(files, path, int(entry["start"]), int(entry["packed"]), int(entry["size"]), place)
         try:
             if entry["fortran"]:
                 self._check(data, entry, bytearray(), 0, place)
@@ -154,7 +154,7 @@ def load(array: StoredArray, files: ByteRanges, path: str) -> Array:
             "numpy.array(names, dtype=str)"
         )
     raw = bytearray(member.size)
-    data = _bytes_of(files, path, member.start, member.packed, member.size)
+    data = _bytes_of(files, path, member.start, member.packed, member.size, place)
     try:
         found = data.check(raw, 0)
     except zlib.error as error:
@@ -173,12 +173,12 @@ def _complete(filled: int, raw: Any, place: str) -> None:
 class _Stored:
     """A member that lies in the file as it is."""
 
-    def __init__(self, files: ByteRanges, path: str, start: int, size: int) -> None:
-        self._files, self._path, self._start, self._size = files, path, start, size
+    def __init__(self, files: ByteRanges, path: str, start: int, size: int, place: str) -> None:
+        self._files, self._path, self._start, self._size, self._place = files, path, start, size, place
 
     def read(self, buffer: Any, offset: int) -> int:
         view = memoryview(buffer)[: max(0, self._size - offset)]
-        return self._files.read_stored(self._path, view, self._start + offset)
+        return self._files.read_stored(self._path, view, self._start + offset, self._place)
 
     def check(self, buffer: Any, offset: int) -> Checked:
         crc = self._checksum(0, offset, 0)
@@ -194,6 +194,6 @@ class _Stored:
         return crc
 
 
-def _bytes_of(files: ByteRanges, path: str, start: int, packed: int, size: int) -> _Stored | Inflater:
+def _bytes_of(files: ByteRanges, path: str, start: int, packed: int, size: int, place: str) -> _Stored | Inflater:
     """The bytes of a member, header included."""
-    return _Stored(files, path, start, size) if packed < 0 else files.member(path, start, packed)
+    return _Stored(files, path, start, size, place) if packed < 0 else files.member(path, start, packed, place)

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from seqprep import config
 from seqprep.config.units import parse_bytes
 from seqprep.errors import SourceError
-from seqprep.sources.arrow_files import SUFFIXES, read_column
+from seqprep.sources.arrow_files import SUFFIXES, read_column, reading
 from seqprep.sources.arrow_table import ArrowTable, index_table
 from seqprep.sources.arrow_values import ColumnError, flatten
 from seqprep.sources.byteranges import ByteRanges
@@ -98,23 +98,26 @@ class ParquetSource:
         first = int(table.begin[key][sequence]) + start
         offset = int(table.offset[key][group])
         if offset < 0:
-            flat = self._cache.get((key, group), self._decode)
+            flat = self._cache.get(
+                (key, group), lambda: self._decode(key, group, f" (for sequence {self.tags[sequence]!r})")
+            )
             out[...] = flat[first : first + stop - start] if spec.has_time else flat[first]
             return out
-        path, raw = str(self._paths[table.file[group]]), as_bytes(out)
-        if self._files.read_stored(path, raw, offset + first * spec.nbytes) < len(raw):
-            raise SourceError(
-                f"{self._place(sequence)}: sequence {self.tags[sequence]!r}, key {key!r} is cut off; copy the file again"
-            )
+        raw, place = as_bytes(out), f"{self._place(sequence)}: sequence {self.tags[sequence]!r}, key {key!r}"
+        path = str(self._paths[table.file[group]])
+        if self._files.read_stored(path, raw, offset + first * spec.nbytes, place) < len(raw):
+            raise SourceError(f"{place} is cut off; copy the file again")
         return out
 
-    def _decode(self, place: tuple[str, int]) -> Array:
-        """The values of one key in one row group; [frames of all its rows, *shape]."""
-        (key, group), table = place, self._table
+    def _decode(self, key: str, group: int, reason: str) -> Array:
+        """The values of one key in one row group; [frames of all its rows, *shape]. `reason` is for messages."""
+        table = self._table
         path, number = str(self._paths[table.file[group]]), int(table.number[group])
-        where = f"{path}: row group {number}, column {table.column_of[key]!r}"
+        where = f"{path}: row group {number}, column {table.column_of[key]!r}{reason}"
         try:
-            arrays = read_column(path, table.kinds[int(table.file[group])], number, table.column_of[key])
+            kind = table.kinds[int(table.file[group])]
+            with reading(where):
+                arrays = read_column(path, kind, number, table.column_of[key])
             parts = [flatten(array, table.columns[key]) for array in arrays]
         except ColumnError as error:
             raise SourceError(f"{where}: {error}") from error
@@ -151,13 +154,13 @@ class _Cache:
     def __reduce__(self) -> tuple[type[_Cache], tuple[int]]:
         return _Cache, (self._most_bytes,)
 
-    def get(self, place: tuple[str, int], decode: Callable[[tuple[str, int]], Array]) -> Array:
+    def get(self, place: tuple[str, int], decode: Callable[[], Array]) -> Array:
         found = self._find(place)
         if found is None:
             with self._decoding:
                 found = self._find(place)
                 if found is None:
-                    found = decode(place)
+                    found = decode()
                     self._keep(place, found)
         return found
 

@@ -76,7 +76,7 @@ def read_record(files: ByteRanges, path: str, offset: int, place: str) -> UInt8 
         SourceError: the record is damaged or cut off.
     """
     head = bytearray(HEAD_BYTES)
-    filled = files.read(path, head, offset)
+    filled = files.read(path, head, offset, place)
     if filled == 0:
         return None
     size = int.from_bytes(head[:8], "little")
@@ -85,7 +85,7 @@ def read_record(files: ByteRanges, path: str, offset: int, place: str) -> UInt8 
     if filled < HEAD_BYTES or size > files.bound(path) - offset - HEAD_BYTES - _FOOT_BYTES:
         raise SourceError(f"{place}: is cut off; copy or write the file again")
     body = np.empty(size + _FOOT_BYTES, np.uint8)
-    if files.read(path, body, offset + HEAD_BYTES) < len(body):
+    if files.read(path, body, offset + HEAD_BYTES, place) < len(body):
         raise SourceError(f"{place}: is cut off; copy or write the file again")
     data = body[:size]
     if masked(checksum(data)) != int.from_bytes(body[size:].tobytes(), "little"):
