@@ -12,7 +12,7 @@ from seqprep.config import suggestion
 from seqprep.errors import ConfigError, SourceError
 from seqprep.sources.byteranges import ByteRanges
 from seqprep.sources.npz_arrays import KeyArrays, StoredArray, list_arrays, load
-from seqprep.sources.reading import check_equal_keys, numbered_tags, numeric_dtype, tags_of_files
+from seqprep.sources.reading import check_equal_keys, join_tags, numbered_tags, numeric_dtype, tags_of_files
 from seqprep.types import Array, Int64, KeySpec, Tags
 
 
@@ -140,7 +140,7 @@ def _back_to_back(
     return Sequences(
         keys=keys,
         arrays={name: KeyArrays(spec, [file[name] for file in found], whole=False) for name, spec in keys.items()},
-        tags=Tags.of(tag for part in tags for tag in part),
+        tags=join_tags(tags),
         lengths={name: np.concatenate(lengths[name]) for name, spec in keys.items() if spec.has_time},
         begin={name: np.concatenate([np.cumsum(part) - part for part in lengths[name]]) for name in keys},
         first=np.concatenate([np.zeros(1, np.int64), np.cumsum(per_file)]),

@@ -64,8 +64,26 @@ def numbered_tags(stems: Sequence[str], counts: Sequence[int]) -> Tags:
         stems: one for each file.
         counts: sequences of each file.
     """
-    return Tags.of(
-        f"{stem}-{number:0{_DIGITS}}" for stem, count in zip(stems, counts, strict=True) for number in range(count)
+    return join_tags([_numbered(os.fsencode(stem), count) for stem, count in zip(stems, counts, strict=True)])
+
+
+def _numbered(stem: bytes, count: int) -> Tags:
+    digits = max(_DIGITS, len(str(count - 1)))
+    text = np.empty((count, len(stem) + 1 + digits), np.uint8)
+    text[:, : len(stem) + 1] = np.frombuffer(stem + b"-", np.uint8)
+    numbers = np.arange(count)
+    for place in range(digits):
+        text[:, -1 - place] = ord("0") + numbers // 10**place % 10
+    return Tags(text.reshape(-1), np.arange(1, count + 1) * text.shape[1])
+
+
+def join_tags(parts: Sequence[Tags]) -> Tags:
+    """The tags of several lists, one list behind the other."""
+    before = np.cumsum([0, *(len(part.data) for part in parts)])
+    ends = [part.ends + shift for part, shift in zip(parts, before.tolist(), strict=False)]
+    return Tags(
+        np.concatenate([np.empty(0, np.uint8), *(part.data for part in parts)]),
+        np.concatenate([np.empty(0, np.int64), *ends]),
     )
 
 
