@@ -118,12 +118,11 @@ class _Builder:
 
     def check_columns(self, chosen: Mapping[str, tuple[str, Column]], path: Path, first_path: Path) -> None:
         """Refuses files with other columns than the first."""
-        specs = {key: column.spec for key, (_, column) in chosen.items()}
         first = {key: column.spec for key, column in self._columns.items()}
-        for key, spec in specs.items():
-            known = first.get(key)
-            if known is not None and spec.dtype == known.dtype and spec.has_time == known.has_time and 0 in spec.shape:
-                specs[key] = known  # inner lists whose size only the values tell
+        specs = {
+            key: first[key] if key in first and column.may_be(self._columns[key]) else column.spec
+            for key, (_, column) in chosen.items()
+        }
         check_equal_keys(path, specs, first_path, first)
 
     def needed(self, kind: Kind) -> list[str]:
@@ -159,16 +158,8 @@ class _Builder:
             return
         flat = flatten(array, column, within)
         self._lengths[key].append(flat.lengths)
-        self._learn(key, flat.column)
+        self._columns[key] = flat.column  # with the sizes that its inner lists have shown
         self._offset[key][-1] = chunk.offset(flat.leaf, np.dtype(column.dtype).itemsize)
-
-    def _learn(self, key: str, column: Column) -> None:
-        known = self._columns[key]
-        for old, new in zip(known.sizes, column.sizes, strict=True):
-            if old is not None and new is not None and old != new:
-                raise ColumnError(f"frames have {new} values, where others have {old}; all have one shape")
-        merged = tuple(old if new is None else new for old, new in zip(known.sizes, column.sizes, strict=True))
-        self._columns[key] = Column(merged, known.dtype, known.has_time)
 
     def table(self, kinds: Sequence[Kind], tags: Tags) -> ArrowTable:
         """All of it as arrays."""

@@ -40,6 +40,11 @@ class Column:
     dtype: str
     has_time: bool
 
+    def may_be(self, other: Column) -> bool:
+        """Whether two columns can be one key, as far as their types tell."""
+        alike = (self.dtype, self.has_time, len(self.sizes)) == (other.dtype, other.has_time, len(other.sizes))
+        return alike and all(one == two or None in (one, two) for one, two in zip(self.sizes, other.sizes, strict=True))
+
     @property
     def length(self) -> int | None:
         """Frames of every row, where the type alone tells them and all sizes; 1 without time."""
@@ -114,11 +119,11 @@ def flatten(array: Any, column: Column, first_row: int = 0) -> Flat:
     for level, size in enumerate(sizes):
         array = getattr(array, "storage", array)
         _check_no_null(array, levels, first_row)
-        counts = np.full(len(array), size) if size is not None else array.value_lengths().to_numpy().astype(np.int64)
+        counts = _sizes_of(array)
         if level == 0 and column.has_time:
             lengths = counts
-        elif size is None:
-            sizes[level] = _one_size(counts, levels, first_row)
+        else:
+            sizes[level] = _one_size(counts, size, levels, first_row)
         levels.append(counts)
         array = array.flatten()
     array = getattr(array, "storage", array)
@@ -140,18 +145,27 @@ def _check_no_null(array: Any, levels: list[Int64], first_row: int) -> None:
         raise ColumnError(f"row {row} holds a null; fill it in, or leave the row out")
 
 
-def _one_size(counts: Int64, levels: list[Int64], first_row: int) -> int | None:
-    """The size of inner lists, which have to be equal; None if there is none."""
+def _sizes_of(array: Any) -> Int64:
+    """Entries of each list; int64 [lists]."""
+    if import_arrow().types.is_fixed_size_list(array.type):
+        return np.full(len(array), array.type.list_size, np.int64)
+    sizes: Int64 = array.value_lengths().to_numpy().astype(np.int64)
+    return sizes
+
+
+def _one_size(counts: Int64, known: int | None, levels: list[Int64], first_row: int) -> int | None:
+    """The size of inner lists, which have to be equal, here and to what is known; None if there is none yet."""
     if not len(counts):
-        return None
-    other = np.flatnonzero(counts != counts[0])
+        return known
+    size = int(counts[0]) if known is None else known
+    other = np.flatnonzero(counts != size)
     if len(other):
         place = int(other[0])
         raise ColumnError(
-            f"row {_row_of(place, levels, first_row)} has a frame of {counts[place]} values, where row "
-            f"{_row_of(0, levels, first_row)} has one of {counts[0]}; all frames of a key have one shape"
+            f"row {_row_of(place, levels, first_row)} has a frame of {counts[place]} values, where earlier ones have "
+            f"{size}; all frames of a key have one shape"
         )
-    return int(counts[0])
+    return size
 
 
 def texts(array: Any, first_row: int = 0) -> list[str | bytes]:
