@@ -32,17 +32,7 @@ def load(target: str, where: str) -> Any:
         DependencyError: the module needs a package that isn't installed.
     """
     module_name, _, attribute = target.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if missing != module_name and not module_name.startswith(f"{missing}."):
-            raise DependencyError(
-                f"{where} is {target!r}, whose module needs {missing}; install that package"
-            ) from error
-        module = _from_current_folder(module_name, target, where)
-    except ImportError as error:
-        raise DependencyError(f"{where} is {target!r}, whose module can't be imported: {error}") from error
+    module = _import(module_name, target, where)
     found: Any = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
@@ -57,15 +47,22 @@ def load(target: str, where: str) -> Any:
     return found
 
 
-def _from_current_folder(module_name: str, target: str, where: str) -> Any:
+def _import(module_name: str, target: str, where: str) -> Any:
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.append(folder)  # and it stays there, for worker processes import the module too
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing == module_name or module_name.startswith(f"{missing}."):
+            raise ConfigError(
+                f"{where} is {target!r}, but there is no module {missing!r}; install it, or start in its folder"
+            ) from error
+        raise DependencyError(f"{where} is {target!r}, whose module needs {missing}; install that package") from error
+    except Exception as error:
         raise ConfigError(
-            f"{where} is {target!r}, but there is no module {module_name!r}; install it, or start in its folder"
+            f"{where} is {target!r}, whose module can't be imported: {type(error).__name__}: {error}"
         ) from error
 
 
