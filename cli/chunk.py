@@ -126,7 +126,10 @@ def _document(
         raise click.UsageError("give a configuration (CONFIG.yaml), or INPUT and OUTPUT", click.get_current_context())
     document = read_document(paths[0]) if is_config else Document("the command line")
     if not is_config:
-        document.set(("source",), guess_source(paths[0], flags["source"]), "INPUT")
+        guess = guess_source(paths[0], flags["source"])
+        if guess.reason:
+            click.echo(f"seqprep: {guess.reason}", err=True)
+        document.set(("source",), guess.settings, "INPUT")
     if len(paths) == 2:
         document.set(("output", "path"), paths[1], "OUTPUT")
     if context is not None:

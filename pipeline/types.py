@@ -19,6 +19,12 @@ Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 UInt32 = npt.NDArray[np.uint32]
 
+TENSOR_DTYPES = {
+    "float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "int64": 9, "bool": 10,
+    "uint16": 17, "float16": 19, "uint32": 22, "uint64": 23,
+}  # fmt: skip
+"""TensorFlow's numbers of dtypes (tensorflow/core/framework/types.proto)."""
+
 
 class FrameRange(NamedTuple):
     """Frames start, start+1, …, stop−1 of one sequence."""

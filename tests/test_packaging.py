@@ -14,7 +14,7 @@ import seqprep
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = {
-    "errors": 0, "hashing": 1, "types": 1, "files": 1, "config": 2, "sources": 3, "planning": 3, "shards": 3,
+    "errors": 0, "hashing": 1, "checksum": 1, "types": 1, "files": 1, "config": 2, "sources": 3, "planning": 3, "shards": 3,
     "execution": 4, "runtime": 4, "tensorflow": 4, "torch": 4, "jax": 4, "report": 5, "cli": 6,
 }  # fmt: skip
 HEAVY = {
@@ -22,7 +22,7 @@ HEAVY = {
     "h5py": {"sources/hdf5.py", "shards/hdf5.py"},
     "soundfile": {"sources/audio.py"},
     "kaldi_native_fbank": {"sources/features.py"},
-    "torch": set(), "jax": set(), "dask": set(), "pyarrow": set(), "matplotlib": set(),
+    "torch": set(), "jax": set(), "dask": set(), "pyarrow": {"sources/arrow_values.py"}, "tokenizers": {"sources/tokenizing.py"}, "matplotlib": set(),
 }  # fmt: skip
 
 

@@ -232,8 +232,13 @@ class Config(Options):
     @field_validator("source")
     @classmethod
     def _typed(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if not isinstance(value.get("type"), str):
-            raise ValueError("source.type is missing; set it to the kind of input, such as hdf5 or audio")
+        joined = {name: inner for name, inner in value.items() if name != "on_missing"}
+        if not joined or not all(isinstance(inner, dict) for inner in joined.values()):
+            joined = {"": value}  # one source, whose type is text
+        for name, inner in joined.items():
+            if not isinstance(inner.get("type"), str):
+                setting = f"source.{name}.type" if name else "source.type"
+                raise ValueError(f"{setting} is missing; set it to the kind of input, such as hdf5 or audio")
         return value
 
     @model_validator(mode="after")

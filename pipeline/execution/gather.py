@@ -134,10 +134,9 @@ def _read_stretches(
     begin, end = needed.offset + needed.start * needed.units, needed.offset + needed.stop * needed.units
     middle = needed.offset + stop * needed.units
     convert = source.keys[rule.name].dtype != spec.dtype or normalizer is not None
-    columns = (task.sequence, needed.start, stop, begin, middle, end)
-    for place, (sequence, first, last, *bounds) in enumerate(
-        zip(*(column.tolist() for column in columns), strict=True)
-    ):
+    order = np.argsort(task.sequence, kind="stable")  # in the source's order: what lies together is read together
+    columns = (order, *(column[order] for column in (task.sequence, needed.start, stop, begin, middle, end)))
+    for place, sequence, first, last, *bounds in zip(*(column.tolist() for column in columns), strict=True):
         if bounds[2] > bounds[1]:
             flat[bounds[1] : bounds[2]] = flat[PAD_PLACE]
         if last == first:
@@ -167,7 +166,8 @@ def _read_values(source: Source, task: ShardTask, name: str, spec: KeySpec, pad_
     values = np.empty((len(task.sequence) + 1, *spec.unit_shape), spec.dtype)
     with np.errstate(over="ignore"):
         values[-1] = pad_value
-    for place, sequence in enumerate(task.sequence.tolist()):
+    for place in np.argsort(task.sequence, kind="stable").tolist():
+        sequence = int(task.sequence[place])
         _convert(
             source.read(name, sequence), values[place : place + 1], f"sequence {source.tags[sequence]!r}, key {name!r}"
         )

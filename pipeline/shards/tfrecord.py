@@ -19,17 +19,11 @@ from seqprep.errors import OutputError
 from seqprep.shards.checksum import checksum, masked
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
-from seqprep.types import Array, Int64, UInt32
+from seqprep.types import TENSOR_DTYPES, Array, Int64, UInt32
 
 SUFFIX = ".tfrecord"
 MAX_RECORD_BYTES = (1 << 31) - 1
 """Protobuf's bound on one message."""
-
-# Numbers of tensorflow/core/framework/types.proto.
-TENSOR_DTYPES = {
-    "float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "int64": 9, "bool": 10,
-    "uint16": 17, "float16": 19, "uint32": 22, "uint64": 23,
-}  # fmt: skip
 
 
 @lru_cache(1 << 12)
