@@ -99,7 +99,7 @@ class Flat:
     def values(self) -> Array:
         """The values as numpy's; [frames of all rows, *shape]."""
         array = self.leaf.to_numpy(zero_copy_only=False)
-        shape = self.column.spec.shape
+        shape = self.column.spec.unit_shape
         return array.reshape(-1, *shape) if np.prod(shape) else np.empty((int(self.lengths.sum()), *shape), array.dtype)
 
 

@@ -128,7 +128,7 @@ def read(record: Record, feature: Feature, spec: KeySpec) -> Array:
         WireError: as `measure`.
     """
     array = _decode(record, feature)
-    return array.reshape(-1, *spec.shape) if spec.has_time else array.reshape(spec.shape)
+    return array.reshape(-1, *spec.unit_shape) if spec.has_time else array.reshape(spec.unit_shape)
 
 
 def _shaped(feature: Feature, extents: tuple[int, ...], dtype: str) -> Found:

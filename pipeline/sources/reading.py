@@ -28,10 +28,10 @@ def target_of(spec: KeySpec, length: int, frames: FrameRange | None, out: Array 
         The frames (0 up to 1 for a key without time), and an array of the result's shape.
     """
     if not spec.has_time:
-        return FrameRange(0, 1), np.empty(spec.shape, spec.dtype) if out is None else out
+        return FrameRange(0, 1), np.empty(spec.unit_shape, spec.dtype) if out is None else out
     frames = frames or FrameRange(0, length)
     if out is None:
-        out = np.empty((frames.stop - frames.start, *spec.shape), spec.dtype)
+        out = np.empty((frames.stop - frames.start, *spec.unit_shape), spec.dtype)
     return frames, out
 
 
