@@ -2,9 +2,10 @@
 
 Batches of 40 rows of 60 frames of 40 float32 (384 kB) with a label per frame. The fetch functions cost next to nothing
 (they give arrays that are there already), so that what is measured is handing over: in `as fetched` each call gives a
-whole batch, in `rebatched` 7 rows, whose copying into batches is measured by itself and taken off. In `under a step` the
-consumer sleeps for a millisecond after each batch, and what is measured is how long it takes to get one. Medians of
-interleaved rounds, in microseconds.
+whole batch, in `rebatched` 7 rows, so that a batch takes six calls and has to be copied together; numpy's part in that is
+measured by itself. `flat out` takes batches one after the other. `under a step` sleeps for a millisecond after each, as
+a training step on a device would, and measures how long it takes to get the next. Medians of interleaved rounds, in
+microseconds a batch: as time goes by, and of processors (all threads), which other programs on the machine change less.
 
     python benchmarks/data_workers.py [--threads 4] [--rounds 9] [--batches 2000] [--no-tensorflow]
 """
@@ -82,31 +83,31 @@ def from_generator(threads: int) -> Iterator[Iterator[Any]]:
     yield iter(dataset.prefetch(BUFFERED))
 
 
-def microseconds(made: Batches, batches: int, step: float) -> float:
-    """Of getting a batch; with a step, without the step."""
-    with made() as source:
-        for _ in range(2 * BUFFERED):
-            next(source)
-        spent = 0.0
-        started = time.perf_counter()
-        for _ in range(batches):
-            begun = time.perf_counter()
-            next(source)
-            spent += time.perf_counter() - begun
-            if step:
-                time.sleep(step)
-        return (spent if step else time.perf_counter() - started) / batches * 1e6
+def measure(batches: Iterator[Any], count: int, step: float) -> tuple[float, float]:
+    """Microseconds of getting a batch, without the step, and of all processors in that and the step."""
+    for _ in range(2 * BUFFERED):
+        next(batches)
+    spent, processors = 0.0, time.process_time()
+    for _ in range(count):
+        begun = time.perf_counter()
+        next(batches)
+        spent += time.perf_counter() - begun
+        if step:
+            time.sleep(step)
+    return spent / count * 1e6, (time.process_time() - processors) / count * 1e6
 
 
-def copying(batches: int) -> float:
-    """Microseconds of numpy's putting a batch together from parts, one thread, warm memory."""
+@contextlib.contextmanager
+def copying() -> Iterator[Iterator[Any]]:
+    """Numpy's putting batches together from parts, in one thread and always the same memory."""
     parts = [rows(PART)] * (ROWS // PART) + [rows(ROWS % PART)]
     made = rows(ROWS)
-    started = time.perf_counter()
-    for _ in range(batches):
-        for name, array in made.items():
-            np.concatenate([part[name] for part in parts], out=array)
-    return (time.perf_counter() - started) / batches * 1e6
+
+    def endless() -> Iterator[Any]:
+        while True:
+            yield [np.concatenate([part[name] for part in parts], out=array) for name, array in made.items()]
+
+    yield endless()
 
 
 def main() -> None:
@@ -120,22 +121,27 @@ def main() -> None:
     contenders: dict[str, Batches] = {
         "DataWorkers, as fetched": lambda: data_workers(threads, ROWS),
         "DataWorkers, rebatched": lambda: data_workers(threads, PART),
+        "  of that, numpy's copying": copying,
         "queue.Queue": lambda: plain_queue(threads),
     }
     if not options.no_tensorflow:
         contenders["tf.data from_generator"] = lambda: from_generator(threads)
-    found: dict[str, list[float]] = {}
+    found: dict[tuple[str, float], list[tuple[float, float]]] = {}
     for _ in range(options.rounds):
         for name, made in contenders.items():
-            found.setdefault(name, []).append(microseconds(made, options.batches, 0))
-            found.setdefault(f"{name}, under a step", []).append(microseconds(made, options.batches // 4, STEP_SECONDS))
-        found.setdefault("copying parts into a batch", []).append(copying(options.batches))
-    medians = {name: statistics.median(times) for name, times in found.items()}
+            for step, count in ((0.0, options.batches), (STEP_SECONDS, options.batches // 4)):
+                with made() as batches:
+                    found.setdefault((name, step), []).append(measure(batches, count, step))
     print(f"{threads} threads, medians of {options.rounds} rounds of {options.batches} batches, microseconds a batch")
-    for name, value in medians.items():
-        print(f"{name:38} {value:8.1f}   ({min(found[name]):.1f} to {max(found[name]):.1f})")
-    own = medians["DataWorkers, rebatched"] - medians["copying parts into a batch"]
-    print(f"{'DataWorkers, rebatched, less copying':38} {own:8.1f}")
+    print(f"{'':28} {'flat out':>20} {'':10} {'under a step':>20}")
+    print(f"{'':28} {'time (least to most)':>20} {'processors':>10} {'time (least to most)':>20} {'processors':>10}")
+    for name in contenders:
+        shown = ""
+        for step in (0.0, STEP_SECONDS):
+            times, processors = zip(*found[name, step], strict=True)
+            spread = f"{statistics.median(times):.0f} ({min(times):.0f} to {max(times):.0f})"
+            shown += f" {spread:>20} {statistics.median(processors):10.0f}"
+        print(f"{name:28}{shown}")
 
 
 if __name__ == "__main__":

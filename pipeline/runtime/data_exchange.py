@@ -56,8 +56,8 @@ class Consumer:
 class Exchange:
     """Takes chunks from workers and gives batches to consumers, in order, epoch by epoch.
 
-    Consumers are served in the order in which they came to wait. Workers that found it full are woken together when
-    half of it is empty: waking one costs as much as a batch.
+    Consumers are served in the order in which they came to wait. Workers that found it full sleep until half of it is
+    empty, and are then woken one by one, for a thread that runs takes the interpreter from the consumer.
 
     Args:
         source: its name, for messages.
@@ -76,7 +76,7 @@ class Exchange:
         self.stopped = False
         self.failure: WorkerError | None = None
         self._source, self._ledger, self._batches = source, ledger, batches
-        self._full: list[Bell] = []  # of workers that wait for room
+        self._full: deque[Bell] = deque()  # of workers that wait for room
         self._waiting: deque[Consumer] = deque()
         self._capacity = self._low = 0
         self.resize(largest)
@@ -167,6 +167,17 @@ class Exchange:
             pieces = self._take(consumer)
         return self._wait_for(consumer, wait, self._take) if pieces is None else pieces
 
+    def refill(self) -> None:
+        """Wakes a worker that found it full, if half of it is empty now.
+
+        To be called when a batch has been put together: a worker that runs meanwhile would take the interpreter from
+        the consumer at each of numpy's copies.
+        """
+        if self._full and self.rows.count <= self._low:
+            with self.lock:
+                if self._full:
+                    self._full.popleft().put(None)
+
     def have_more(self, consumer: Consumer, wait: Wait) -> bool:
         """Waits until it is known whether a batch comes in this epoch; raises as `take`."""
         return self._wait_for(consumer, wait, self._peek)
@@ -176,6 +187,7 @@ class Exchange:
         try:
             with self.lock:
                 self._waiting.append(consumer)  # before looking, so that `halt` finds it or it finds `stopped`
+                self._ring_full()
             while True:
                 with self.lock:
                     found = look(consumer)
@@ -204,10 +216,7 @@ class Exchange:
             wanted = there
         if wanted and self._waiting and self._waiting[0] is not consumer:
             return None
-        pieces = self.rows.take(wanted)
-        if self._full and self.rows.count <= self._low:
-            self._ring_full()
-        return pieces
+        return self.rows.take(wanted)
 
     def _peek(self, consumer: Consumer) -> bool | None:
         consumer.called = False
@@ -258,9 +267,8 @@ class Exchange:
             consumer.bell.put(None)
 
     def _ring_full(self) -> None:
-        full, self._full = self._full, []
-        for bell in full:
-            bell.put(None)
+        while self._full:
+            self._full.popleft().put(None)
 
     def _ring_consumers(self) -> None:
         for consumer in list(self._waiting):

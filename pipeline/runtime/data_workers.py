@@ -292,6 +292,7 @@ class BatchIterator(Iterator[dict[str, Array]]):
         counters.bytes += sum([array.nbytes for array in arrays])
         counters.unpooled_buffers = self._memory.unpooled
         counters.join_seconds += time.perf_counter() - started
+        self.run.exchange.refill()
         return dict(zip(inputs.names, arrays, strict=True))
 
     def have_more(self) -> bool:
