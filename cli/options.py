@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,17 +38,16 @@ def dataset_argument(command: Command) -> Command:
     return click.argument("path", metavar="DATASET", type=click.Path())(command)
 
 
-class _Telling(logging.Handler):
-    """Says what is logged on stderr, a line each."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        click.echo(f"seqprep: {record.levelname.lower()}: {record.getMessage()}", err=True)
-
-
 @contextmanager
 def warnings_told() -> Iterator[None]:
-    """Says the warnings of what is called on stderr."""
-    log, handler = logging.getLogger("seqprep"), _Telling()
+    """Says the warnings of what is called on stderr, a line each."""
+    import logging
+
+    class Telling(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            click.echo(f"seqprep: {record.levelname.lower()}: {record.getMessage()}", err=True)
+
+    log, handler = logging.getLogger("seqprep"), Telling()
     log.addHandler(handler)
     log.propagate = False
     try:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -61,8 +64,8 @@ def given_boundaries(boundaries: Sequence[int], lengths: Int64) -> Int64:
 def equal_mass_boundaries(lengths: Int64, counts: Int64, classes: int) -> Int64:
     """Cuts rows into classes of equal padded mass: the largest rows · boundary is as small as it can be.
 
-    A mass is enough if classes, each filled from the shortest length left as far as the mass goes, are enough for all
-    rows; the least such mass is found by bisection.
+    A length that weighs this much by itself (the full chunks do) is a class of its own, and what is shorter and longer
+    shares the classes that are left, by the same rule.
 
     Args:
         lengths: int64 [n]: the different lengths of rows, ascending.
@@ -72,38 +75,57 @@ def equal_mass_boundaries(lengths: Int64, counts: Int64, classes: int) -> Int64:
     Returns:
         int64 [≤ classes]: the longest length of each class.
     """
-    before = [0, *np.cumsum(counts).tolist()]
-    heights = lengths.tolist()
-    low, high = -1, before[-1] * heights[-1]  # the least mass that is enough lies in (low, high]
+    alone: list[int] = []
+    masses = lengths * counts
+    before, heights = [0, *np.cumsum(counts).tolist()], lengths.tolist()
+    while True:
+        pieces = [piece for piece in pairwise([-1, *sorted(alone), len(heights)]) if piece[1] - piece[0] > 1]
+        left = classes - len(alone)
+        mass = _least_mass(before, heights, pieces, left)
+        inner = [np.arange(low + 1, high) for low, high in pieces]
+        heavy = [place for some in inner for place in some[masses[some] == mass].tolist()]
+        if not heavy:
+            ends = [end for piece in pieces for end in _filled(before, heights, piece, mass, left)]
+            return lengths[np.sort(np.array([*alone, *ends], np.int64))]
+        alone += heavy
+
+
+def _least_mass(before: list[int], heights: list[int], pieces: list[tuple[int, int]], classes: int) -> int:
+    """The least mass up to which classes can be filled without becoming too many; by bisection."""
+    low, high = -1, before[-1] * heights[-1]  # it lies in (low, high]
     while high - low > 1:
         middle = (low + high) // 2
-        if len(_filled(before, heights, middle, classes)) <= classes:
+        if sum(len(_filled(before, heights, piece, middle, classes)) for piece in pieces) <= classes:
             high = middle
         else:
             low = middle
-    return np.array([heights[last] for last in _filled(before, heights, high, classes)], np.int64)
+    return high
 
 
-def _filled(before: list[int], heights: list[int], mass: int, most: int) -> list[int]:
-    """The last length of each class when classes are filled up to a mass; stops at more than `most` classes."""
+def _filled(before: list[int], heights: list[int], piece: tuple[int, int], mass: int, most: int) -> list[int]:
+    """The last length of each class when classes are filled up to a mass, each from the shortest length left on.
+
+    Args:
+        before: rows of all shorter lengths together.
+        heights: the lengths.
+        piece: the places between these two are filled into classes.
+        mass: of a class, at the most.
+        most: where there are more classes than these, some more classes than that are given.
+    """
     ends: list[int] = []
-    first = 0
-    while first < len(heights) and len(ends) <= most:
-        low, high = (
-            first,
-            len(heights),
-        )  # how far the class reaches: heights[first:low] fit, heights[first:high + 1] don't
-        while low < high:
-            middle = (low + high) // 2
-            if (before[middle + 1] - before[first]) * heights[middle] <= mass:
-                low = middle + 1
-            else:
-                high = middle
-        if low == first:
+    first, stop = piece[0] + 1, piece[1]
+    while first < stop and len(ends) <= most:
+        fits = bisect_right(range(first, stop), mass, key=partial(_mass, before, heights, first))
+        if not fits:
             return [0] * (most + 1)  # not even one length fits
-        ends.append(low - 1)
-        first = low
+        first += fits
+        ends.append(first - 1)
     return ends
+
+
+def _mass(before: list[int], heights: list[int], first: int, last: int) -> int:
+    """The padded mass of a class from one length to another."""
+    return (before[last + 1] - before[first]) * heights[last]
 
 
 def class_widths(boundaries: Int64, names: Sequence[str], blocks: Iterable[Mapping[str, Int64]]) -> dict[str, Int64]:

@@ -13,7 +13,7 @@ from math import lcm
 
 import numpy as np
 
-from seqprep.types import Int32, Int64
+from seqprep.types import Array, Int32, Int64
 
 OPEN_ROWS = 64
 _PLACE_BITS, _PLACE = 6, OPEN_ROWS - 1
@@ -136,7 +136,7 @@ def scatter(places: Int64, frames: Int64, row: Int64, start: Int64, shape: tuple
     return laid
 
 
-def segment_ids(frames: Int64, row: Int64, start: Int64, out: Int32) -> Int32:
+def segment_ids(frames: Array, row: Array, start: Array, out: Int32) -> Int32:
     """Says of each frame of a batch in which segment of its row it lies: 1, 2, …; 0 is padding.
 
     Args:
@@ -146,10 +146,10 @@ def segment_ids(frames: Int64, row: Int64, start: Int64, out: Int32) -> Int32:
         out: int32 [B, T], to write to.
     """
     number = np.arange(len(row)) - np.searchsorted(row, row) + 1
-    return _spread(np.repeat(number, frames), frames, row, start, out)
+    return _spread(number, *_flat_ranges(frames, row, start, out), out)
 
 
-def positions(frames: Int64, row: Int64, start: Int64, out: Int32) -> Int32:
+def positions(frames: Array, row: Array, start: Array, out: Int32) -> Int32:
     """Says of each frame of a batch at which place of its segment it stands, from 0; padding has 0, too.
 
     Args:
@@ -158,14 +158,25 @@ def positions(frames: Int64, row: Int64, start: Int64, out: Int32) -> Int32:
         start: integers [segments]: where it begins there, in this key's frames.
         out: int32 [B, T], to write to.
     """
-    ends = np.cumsum(frames)
-    return _spread(np.arange(int(ends[-1])) - np.repeat(ends - frames, frames), frames, row, start, out)
+    begin, end = _flat_ranges(frames, row, start, out)
+    _spread(begin + 1, begin, end, out)  # 0 is padding
+    flat, inside = out.reshape(-1), out.reshape(-1) != 0
+    np.subtract(np.arange(1, len(flat) + 1, dtype=np.int32), flat, out=flat)
+    flat *= inside
+    return out
 
 
-def _spread(values: Int64, frames: Int64, row: Int64, start: Int64, out: Int32) -> Int32:
-    """Writes the values of all segments' frames, one behind the other, to where those stand; 0 elsewhere."""
-    ends = np.cumsum(frames)
-    shift = row.astype(np.int64) * out.shape[1] + start - (ends - frames)
-    out[...] = 0
-    out.reshape(-1)[np.arange(len(values)) + np.repeat(shift, frames)] = values
+def _flat_ranges(frames: Array, row: Array, start: Array, out: Int32) -> tuple[Int64, Int64]:
+    """Where segments begin and end in a batch laid out flat; both int64 [segments]."""
+    begin = row.astype(np.int64) * out.shape[1] + start
+    return begin, begin + frames
+
+
+def _spread(values: Int64, begin: Int64, end: Int64, out: Int32) -> Int32:
+    """Writes each segment's value to its frames, and 0 elsewhere, as a sum over what comes and goes at each frame."""
+    real = end > begin  # so that no two begin, and no two end, at the same frame
+    change = np.zeros(out.size + 1, np.int32)
+    change[begin[real]] = values[real]
+    change[end[real]] -= values[real].astype(np.int32)
+    np.cumsum(change[:-1], out=out.reshape(-1))
     return out

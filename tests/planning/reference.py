@@ -6,6 +6,7 @@ shared. At the end: random rules and lengths, for the property tests.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
@@ -210,6 +211,119 @@ def batches(rows: Sequence[Sequence[int]], limits: Sequence[int | None], most_ro
             grown = [row]
         batch = grown
     return [*done, len(batch)] if batch else done
+
+
+class OpenBatch:
+    """A batch that is being filled; `longest` per key."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.longest: list[int] = []
+
+    def grown(self, frames: Sequence[int]) -> list[int]:
+        return [max(pair) for pair in zip(self.longest, frames, strict=True)] if self.rows else list(frames)
+
+    def takes(self, frames: Sequence[int], limits: Sequence[int | None], most_rows: int | None) -> bool:
+        count = len(self.rows) + 1
+        if most_rows is not None and count > most_rows:
+            return False
+        pairs = zip(limits, self.grown(frames), strict=True)
+        return not any(limit is not None and limit < count * longest for limit, longest in pairs)
+
+
+def class_batches(
+    rows: Sequence[Sequence[int]],
+    classes: Sequence[int],
+    limits: Sequence[int | None],
+    most_rows: int | None,
+    *,
+    drop_last: bool = False,
+    pad_rows: bool = False,
+) -> tuple[list[list[int | None]], list[int]]:
+    """Puts rows into batches of their class one by one, as they come; gives the batches, and the rows left out.
+
+    Args:
+        rows: for each row, its frames per key.
+        classes: of each row.
+        limits: per key.
+        most_rows: of a batch.
+        drop_last: leave out the last batches that aren't full.
+        pad_rows: fill them with None.
+    """
+    done: list[list[int | None]] = []
+    dropped: list[int] = []
+    open_batches: dict[int, OpenBatch] = {}
+    for number, (frames, of) in enumerate(zip(rows, classes, strict=True)):
+        batch = open_batches.setdefault(of, OpenBatch())
+        if batch.rows and not batch.takes(frames, limits, most_rows):
+            done.append(list(batch.rows))
+            batch = open_batches[of] = OpenBatch()
+        batch.longest = batch.grown(frames)
+        batch.rows.append(number)
+    for of in sorted(open_batches):
+        batch = open_batches[of]
+        empty = [0] * len(limits)
+        bounded = most_rows is not None or any(
+            limit is not None and longest for limit, longest in zip(limits, batch.longest, strict=True)
+        )
+        full = not bounded or not batch.takes(empty, limits, most_rows)
+        if drop_last and not full:
+            dropped += batch.rows
+            continue
+        filled: list[int | None] = list(batch.rows)
+        while pad_rows and bounded and batch.takes(empty, limits, most_rows):
+            batch.rows.append(-1)
+            filled.append(None)
+        done.append(filled)
+    return done, dropped
+
+
+def least_masses(lengths: Sequence[int], classes: int) -> list[int]:
+    """Padded masses (rows · longest) of at most so many length classes, the largest first: of all choices the one whose
+    largest is smallest, of these the one whose second is, …."""
+    heights = sorted(set(lengths))
+    found = []
+    for cuts in itertools.product([False, True], repeat=len(heights) - 1):
+        if sum(cuts) >= classes:
+            continue
+        groups: list[list[int]] = [[heights[0]]]
+        for height, cut in zip(heights[1:], cuts, strict=True):
+            groups.append([height]) if cut else groups[-1].append(height)
+        found.append(sorted((sum(length in group for length in lengths) * group[-1] for group in groups), reverse=True))
+    return min(found)
+
+
+def packed(sizes: Sequence[int], row_frames: int, open_rows: int = 64) -> list[list[int]]:
+    """Lays segments into rows: the fullest open row that has room, else a new one in place of the fullest.
+
+    Of equally full rows the one whose place was taken up at the lowest number wins.
+    """
+    rows: list[list[int]] = []
+    places: list[int | None] = [None] * open_rows  # rows that are open
+
+    def free(place: int) -> int:
+        row = places[place]
+        return -1 if row is None else row_frames - sum(sizes[number] for number in rows[row])
+
+    for number, size in enumerate(sizes):
+        roomy = [place for place in range(open_rows) if places[place] is not None and free(place) >= size]
+        if roomy:
+            rows[places[min(roomy, key=free)]].append(number)
+            continue
+        if size < row_frames:
+            places[min(range(open_rows), key=free)] = len(rows)
+        rows.append([number])
+    return rows
+
+
+def laplace(drawn: Sequence[int], lengths: Sequence[int], groups: int) -> list[int]:
+    """Cuts a drawn order into groups, each sorted, up and down in turn."""
+    order: list[int] = []
+    for group in range(groups):
+        part = drawn[group * len(drawn) // groups : (group + 1) * len(drawn) // groups]
+        sign = -1 if group % 2 else 1
+        order += sorted(part, key=lambda place: sign * lengths[place])
+    return order
 
 
 def shards(
