@@ -80,17 +80,17 @@ def measure(mode: str, sequences: int) -> dict[str, float]:
     lengths, tags = corpus(sequences)
     specs = {"data": KeySpec(dtype="float32", shape=(40,)), "classes": KeySpec(dtype="int32")}
     config = load_config(settings(mode))
-    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
     rules, _ = resolve(config, specs)
     selected = select(lengths["data"], count_chunks(lengths, rules), tags, SelectRule.of(config, None))
     parts = plan_parts(lengths, tags, selected, rules, SplitRule.of(config))
-    planned = time.process_time()
+    planned = time.perf_counter()
     shards = batches = 0
     for plan in parts.values():
         for shard in range(len(plan)):
             batches += len(plan.shard(shard).batch_rows)
         shards += len(plan)
-    ended = time.process_time()
+    ended = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
         "rows": sum(plan.rows for plan in parts.values()), "batches": batches, "shards": shards,

@@ -40,7 +40,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, li
     return path, values
 
 
-def settings(path: Path, output: Path | str, format: str = "hdf5", **changes: Any) -> dict[str, Any]:
+def settings(path: Path, folder: Path | str, format: str = "hdf5", **changes: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
         "source": {"type": "hdf5", "path": str(path)},
         "keys": {"data": {"pad_value": PAD}, "classes": {"rate": 3}},
@@ -48,7 +48,7 @@ def settings(path: Path, output: Path | str, format: str = "hdf5", **changes: An
         "context": {"left": 2, "right": 1},
         "batch": {"max_frames": {"data": 150}, "max_sequences": 9},
         "order": {"by": "random", "seed": 5},
-        "output": {"path": str(output), "format": format, "shard_size": 4000},
+        "output": {"path": str(folder), "format": format, "shard_size": 4000},
     }
     for name, value in changes.items():
         base[name] = base[name] | value if isinstance(base.get(name), dict) and isinstance(value, dict) else value
@@ -86,6 +86,7 @@ MODES: dict[str, dict[str, Any]] = {
     "given boundaries": {"batch": {"bucket": {"boundaries": [6, 14]}, "pad_to": "bucket"}},
     "multiples": {"batch": {"pad_to": 6, "pad_rows": True}},
     "drop_last": {"batch": {"drop_last": True}},
+    "drop_last, some shards empty": {"batch": {"drop_last": True}, "output": {"shard_size": 1500}},
     "drop_last of classes": {"batch": {"bucket": "auto:2", "drop_last": True}},
     "packed chunks": {"batch": {"pack": True, "row_frames": 48}},
     "packed sequences": {"batch": {"pack": True, "row_frames": 75, "pad_to": 75, "pad_rows": True}, "chunk": None},
@@ -125,6 +126,8 @@ def test_from_source_to_loader(tmp_path: Path, corpus: Any, mode: str, format: s
     assert len(seen) + dropped["rows"] == epochs * len(expected)
     assert all(seen.count(row) <= epochs for row in set(seen))
     assert set(seen) <= set(expected)
+    if "empty" in mode:
+        assert min(shard.batches for shard in dataset.index.shards) == 0
     if mode == "static shapes":
         assert len(shapes) <= 3
     if mode == "packed sequences":
@@ -165,18 +168,27 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "mode", ["static shapes", "packed chunks", "all rows shuffled", "two passes", "drop_last of classes"]
+    "changes",
+    [
+        {"batch": {"pack": True, "row_frames": 48, "drop_last": True}},
+        {
+            "epochs": 2,
+            "order": {"scope": "global"},
+            "batch": {"bucket": "auto:3", "pad_to": "bucket", "pad_rows": True},
+        },
+    ],
+    ids=["packed", "all rows shuffled, in classes"],
 )
-def test_workers_and_resuming_leave_the_same_bytes(tmp_path: Path, corpus: Any, mode: str) -> None:
+def test_workers_and_resuming_leave_the_same_bytes(tmp_path: Path, corpus: Any, changes: dict[str, Any]) -> None:
     path, _ = corpus
     one, two = tmp_path / "one", tmp_path / "two"
-    first = seqprep.chunk(settings(path, one, **MODES[mode]))
-    seqprep.chunk(settings(path, two, **MODES[mode]), workers=2)
+    first = seqprep.chunk(settings(path, one, **changes))
+    seqprep.chunk(settings(path, two, **changes), workers=2)
     assert content(one) == content(two)
     (two / "index.json").unlink()
     sorted(two.glob("*.h5"))[1].unlink()
-    done = []
-    again = seqprep.chunk(settings(path, two, **MODES[mode]), progress=done.append)
+    done: list[Any] = []
+    again = seqprep.chunk(settings(path, two, **changes), progress=done.append)
     assert content(one) == content(two)
     assert again.report == first.report
     assert done[-1].rows == done[-1].rows_total
