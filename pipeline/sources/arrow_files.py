@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
-from seqprep.errors import SourceError
-from seqprep.sources.arrow_values import import_arrow
+from seqprep.errors import SeqprepError, SourceError
+from seqprep.sources.arrow_values import ColumnError, import_arrow
 
 SUFFIXES = (".parquet", ".arrow", ".feather", ".ipc")
 Kind = Literal["parquet", "file", "stream"]
@@ -39,12 +39,14 @@ class Chunk(NamedTuple):
 
 @contextmanager
 def reading(place: str) -> Iterator[None]:
-    """Turns pyarrow's errors into ours."""
+    """Turns pyarrow's errors into ours; whatever touches its objects belongs in here."""
     arrow = import_arrow()
     try:
         yield
-    except SourceError:
+    except SeqprepError:
         raise
+    except ColumnError as error:
+        raise SourceError(f"{place}: {error}") from error
     except (arrow.ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError, OverflowError) as error:
         what = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise SourceError(f"{place}: can't be read: {what}; is the file whole? copy or write it again") from error

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from seqprep.config import suggestion
-from seqprep.errors import ConfigError, SourceError
-from seqprep.sources.arrow_files import Chunk, Kind, chunks, kind_of, schema_of
-from seqprep.sources.arrow_values import Column, ColumnError, column_of, flatten, texts
+from seqprep.errors import ConfigError
+from seqprep.sources.arrow_files import Chunk, Kind, chunks, kind_of, reading, schema_of
+from seqprep.sources.arrow_values import Column, column_of, flatten, texts
 from seqprep.sources.reading import check_equal_keys, file_of, numbered_tags, tags_of_files
 from seqprep.types import Int64, KeySpec, Tags
 
@@ -66,8 +66,8 @@ def index_table(
     builder: _Builder | None = None
     counts = []
     for file, (path, kind) in enumerate(zip(paths, kinds, strict=True)):
-        schema = schema_of(str(path), kind)
-        chosen = _choose(schema, wanted, tag, with_time, path)
+        with reading(str(path)):
+            chosen = _choose(schema_of(str(path), kind), wanted, tag, with_time, path)
         if builder is None:
             builder = _Builder(chosen, tag)
         builder.check_columns(chosen, path, paths[0])
@@ -140,15 +140,11 @@ class _Builder:
                 self._offset[key].append(-1)
         within = self.rows - self._first[-1]
         for key, name in self.column_of.items():
-            try:
+            with reading(f"{where}, column {name!r}"):
                 self._add_column(key, chunk.columns.get(name), chunk, within)
-            except ColumnError as error:
-                raise SourceError(f"{where}, column {name!r}: {error}") from error
         if self._tag is not None:
-            try:
+            with reading(f"{where}, column {self._tag!r}"):
                 self.tags += texts(chunk.columns[self._tag], within)
-            except ColumnError as error:
-                raise SourceError(f"{where}, column {self._tag!r}: {error}") from error
         self.rows += chunk.rows
 
     def _add_column(self, key: str, array: Any, chunk: Chunk, within: int) -> None:

@@ -27,6 +27,9 @@ def import_arrow() -> ModuleType:
     return pyarrow  # type: ignore[no-any-return]
 
 
+_TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "fixed_size_binary")
+
+
 class ColumnError(ValueError):
     """Values that a key can't have; says which and why."""
 
@@ -174,11 +177,13 @@ def texts(array: Any, first_row: int = 0) -> list[str | bytes]:
     Raises:
         ColumnError: a value is null, or something else.
     """
-    types = import_arrow().types
-    if types.is_dictionary(array.type):
+    arrow = import_arrow()
+    if arrow.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     _check_no_null(array, [], first_row)
-    kinds = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, types.is_integer)
-    if not any(is_kind(array.type) for is_kind in kinds) and "view" not in str(array.type):
+    if arrow.types.is_integer(array.type):
+        return list(map(str, array.to_pylist()))
+    if str(array.type).partition("[")[0] not in _TEXTS:
         raise ColumnError(f"holds {array.type}, and tags are strings, bytes or whole numbers")
-    return [tag if isinstance(tag, bytes) else str(tag) for tag in array.to_pylist()]
+    names: list[str | bytes] = array.cast(arrow.binary()).to_pylist()  # as they are, for not all may be UTF-8
+    return names

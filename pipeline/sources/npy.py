@@ -132,7 +132,7 @@ def list_members(path: str, files: ByteRanges) -> list[Member]:
     except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error, OverflowError) as error:
         raise SourceError(f"{path}: can't be read as .npz (a zip archive): {error}; copy or save it again") from error
     limit = files.bound(path)
-    return [_locate(path, info, files, limit) for info in infos if not info.is_dir()]
+    return [_locate(path, info, files, limit) for info in infos if not info.filename.endswith("/")]
 
 
 def _locate(path: str, info: zipfile.ZipInfo, files: ByteRanges, limit: int) -> Member:

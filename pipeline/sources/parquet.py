@@ -14,7 +14,7 @@ from seqprep.config.units import parse_bytes
 from seqprep.errors import SourceError
 from seqprep.sources.arrow_files import SUFFIXES, read_column, reading
 from seqprep.sources.arrow_table import ArrowTable, index_table
-from seqprep.sources.arrow_values import ColumnError, flatten
+from seqprep.sources.arrow_values import flatten
 from seqprep.sources.byteranges import ByteRanges
 from seqprep.sources.fingerprint import fingerprint_of
 from seqprep.sources.paths import find_files
@@ -114,14 +114,10 @@ class ParquetSource:
         table = self._table
         path, number = str(self._paths[table.file[group]]), int(table.number[group])
         where = f"{path}: row group {number}, column {table.column_of[key]!r}{reason}"
-        try:
-            kind = table.kinds[int(table.file[group])]
-            with reading(where):
-                arrays = read_column(path, kind, number, table.column_of[key])
+        with reading(where):
+            arrays = read_column(path, table.kinds[int(table.file[group])], number, table.column_of[key])
             parts = [flatten(array, table.columns[key]) for array in arrays]
-        except ColumnError as error:
-            raise SourceError(f"{where}: {error}") from error
-        values = [part.values() for part in parts]
+            values = [part.values() for part in parts]
         rows = slice(int(table.first[group]), int(table.first[group + 1]))
         lengths = np.concatenate([part.lengths for part in parts]) if parts else np.empty(0, np.int64)
         if not np.array_equal(lengths, table.lengths[key][rows]):

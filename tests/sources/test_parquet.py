@@ -156,11 +156,12 @@ def test_which_columns_become_keys(tmp_path: Path) -> None:
         pa.array(["é", "b c"]).dictionary_encode(),
         pa.array(["é", "b c"], pa.large_string()),
         pa.array(["é".encode(), b"b c"]),
+        pa.array(["é".encode() + b"x", b"b c"], pa.binary(3)),
     ],
 )
 def test_tags_of_any_kind_of_text(tmp_path: Path, names: Any) -> None:
     pq.write_table(pa.table({"n": names, "x": [[1], [2]]}), tmp_path / "a.parquet")
-    assert list(open_table(tmp_path, tag="n").tags) == ["é", "b c"]
+    assert list(open_table(tmp_path, tag="n").tags) in (["é", "b c"], ["éx", "b c"])
 
 
 def test_tags_of_numbers_and_of_places(tmp_path: Path) -> None:
