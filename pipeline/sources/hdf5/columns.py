@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -79,11 +80,15 @@ class Rows:
     row_frames: int | None = None
     """Frames of a padded row; None if there are no such rows."""
 
+    @cached_property
+    def _frame_bytes(self) -> int:
+        return self.spec.nbytes
+
     def read(self, readers: Readers, sequence: int, start: int, out: Array) -> None:
         """As `Column.read`."""
         first = self.begin.item(sequence) + start
         if self.offset != THROUGH_H5PY:
-            read_plain(readers, self.path, self.offset + first * self.spec.nbytes, out)
+            read_plain(readers, self.path, self.offset + first * self._frame_bytes, out)
         elif self.row_frames is None:
             readers.handles.read(self.path, self.dataset, np.s_[first : first + len(out)], out)
         else:
@@ -105,6 +110,10 @@ class PerSequence:
     offsets: Int64
     """Where each dataset's bytes begin in the file, or THROUGH_H5PY; int64 [sequences]."""
 
+    @cached_property
+    def _frame_bytes(self) -> int:
+        return self.spec.nbytes
+
     def name_of(self, tag: str) -> str:
         """The dataset of a sequence."""
         return self.pattern.replace("{tag}", tag.replace("/", self.slash))
@@ -113,7 +122,7 @@ class PerSequence:
         """As `Column.read`."""
         offset = self.offsets.item(sequence)
         if offset != THROUGH_H5PY:
-            read_plain(readers, self.path, offset + start * self.spec.nbytes, out)
+            read_plain(readers, self.path, offset + start * self._frame_bytes, out)
             return
         name = self.name_of(self.tags[sequence])
         if self.spec.has_time:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator
@@ -55,14 +56,25 @@ def read_array(dataset: Any) -> Array:
 
 
 def check_size(dataset: Any) -> None:
+    """As `check_stored`, of a dataset as h5py's users have it."""
+    check_stored(dataset.name, dataset.id, dataset.shape, dataset.dtype)
+
+
+def check_stored(name: str, item: Any, shape: tuple[int, ...], dtype: Any) -> None:
     """Finds sizes that damage made up, before memory is taken for them.
+
+    Args:
+        name: the dataset.
+        item: h5py's identifier of it.
+        shape: what it claims to hold.
+        dtype: the same.
 
     Raises:
         ValueError: the dataset claims to hold far more than is stored.
     """
-    stored = dataset.id.get_storage_size()
-    if dataset.nbytes > _FREE_BYTES + _MOST_COMPRESSED * stored:
-        raise ValueError(f"dataset {dataset.name!r} tells of {dataset.nbytes} bytes but {stored} are stored")
+    claimed = math.prod(shape) * dtype.itemsize
+    if claimed > _FREE_BYTES and claimed > _FREE_BYTES + _MOST_COMPRESSED * item.get_storage_size():
+        raise ValueError(f"dataset {name!r} tells of {claimed} bytes but {item.get_storage_size()} are stored")
 
 
 def read_tags(dataset: Any) -> Tags:
@@ -101,22 +113,28 @@ def file_number(item: Any) -> int:
     return number
 
 
-def plain_offset(dataset: Any, home: int) -> int | None:
+def plain_offset(dataset: Any, file: Any) -> int | None:
+    """As `offset_in`, of a dataset as h5py's users have it, reached by any path of the opened file."""
+    return offset_in(dataset.id, dataset.dtype, file_number(file))
+
+
+def offset_in(item: Any, dtype: Any, home: int | None) -> int | None:
     """Where a dataset's bytes begin in the file, or None unless they lie there one behind the other as numpy has them.
 
     Args:
-        dataset: the dataset.
-        home: `file_number` of the file: an external link leads to bytes elsewhere, as do external storage and virtual
-            datasets.
+        item: h5py's identifier of the dataset.
+        dtype: its dtype.
+        home: `file_number` of the file, if a link may lead to another one. External storage and virtual datasets, too,
+            have their bytes elsewhere.
     """
     import h5py
 
-    settings = dataset.id.get_create_plist()
-    if settings.get_layout() != h5py.h5d.CONTIGUOUS or settings.get_external_count() or not dataset.dtype.isnative:
+    settings = item.get_create_plist()
+    if settings.get_layout() != h5py.h5d.CONTIGUOUS or settings.get_external_count() or not dtype.isnative:
         return None
-    if file_number(dataset) != home:
+    if home is not None and h5py.h5o.get_info(item).fileno != home:
         return None
-    offset: int | None = dataset.id.get_offset()
+    offset: int | None = item.get_offset()
     return offset
 
 

@@ -6,60 +6,30 @@ A sequence's tag is its place in the file: of `/speaker/utt1/data` it is `speake
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from seqprep.errors import SourceError
 from seqprep.sources.hdf5.columns import THROUGH_H5PY, Column, Content, PerSequence
-from seqprep.sources.hdf5.files import check_size, file_number, plain_offset
 from seqprep.sources.hdf5.naming import KNOWN_NAMES, chosen, input_first, number_type
 from seqprep.sources.hdf5.options import TAG, Hdf5Options
+from seqprep.sources.hdf5.survey import Leaf, Survey
 from seqprep.types import Int64, KeySpec, Tags
 
 
-def leaves(file: Any) -> list[tuple[str, bool]]:
-    """Lists all datasets of a file, in the order of their paths, level by level.
-
-    Returns:
-        For each its path, and whether its bytes may be in another file.
-
-    Raises:
-        SourceError: a link leads to a group of another file.
-    """
-    import h5py
-
-    links: list[tuple[bytes, int]] = []
-    file.id.links.visit(lambda name, info: links.append((name, info.type)), info=True)
-    groups = {name.rpartition(b"/")[0] for name, _ in links}
-    found = []
-    for name, kind in sorted(links, key=lambda link: link[0].split(b"/")):
-        if name in groups:
-            continue
-        try:
-            item = h5py.h5o.open(file.id, name)
-        except KeyError:
-            if kind == h5py.h5l.TYPE_HARD:
-                raise
-            continue  # a soft link to nothing
-        if isinstance(item, h5py.h5d.DatasetID):
-            found.append((name.decode("utf-8", "surrogateescape"), kind != h5py.h5l.TYPE_HARD))
-        elif isinstance(item, h5py.h5g.GroupID) and kind == h5py.h5l.TYPE_EXTERNAL:
-            raise SourceError(
-                f"{file.filename}: {name.decode()!r} leads to a group of another file; name that in source.path"
-            )
-    return found
-
-
-def describe_groups(path: str, file: Any, options: Hdf5Options) -> Content:
+def describe_groups(path: str, found: Survey, options: Hdf5Options) -> Content:
     """Describes a file with a dataset per sequence and key.
+
+    Args:
+        path: the file.
+        found: its datasets.
+        options: the keys to take.
 
     Raises:
         SourceError: there is none, a sequence lacks a key, or their frames differ.
     """
-    found = [name for name, _ in leaves(file)]
-    patterns = options.datasets or chosen(_patterns(path, found, options), options, path)
+    patterns = options.datasets or chosen(_patterns(path, found), options, path)
     tags = Tags.of(_tags(found, next(iter(patterns.values()))))
     if not len(tags):
         raise SourceError(
@@ -68,14 +38,14 @@ def describe_groups(path: str, file: Any, options: Hdf5Options) -> Content:
     columns: dict[str, Column] = {}
     lengths: dict[str, Int64] = {}
     for key, pattern in patterns.items():
-        column, frames = describe_datasets(path, file, pattern, tags, timed=key not in options.without_time)
+        column, frames = describe_datasets(path, found, pattern, tags, timed=key not in options.without_time)
         columns[key] = column
         if column.spec.has_time:
             lengths[key] = frames
     return Content(path=path, tags=tags, columns=columns, lengths=lengths)
 
 
-def _tags(found: list[str], pattern: str) -> Iterator[str]:
+def _tags(found: Iterable[str], pattern: str) -> Iterator[str]:
     """What stands for the tag in those paths that are of the pattern."""
     before, _, after = pattern.partition(TAG)
     for name in found:
@@ -83,7 +53,7 @@ def _tags(found: list[str], pattern: str) -> Iterator[str]:
             yield name[len(before) : len(name) - len(after)]
 
 
-def _patterns(path: str, found: list[str], options: Hdf5Options) -> dict[str, str]:
+def _patterns(path: str, found: Iterable[str]) -> dict[str, str]:
     """Tells from the names of all datasets what stands for the tag in them, and what for the key."""
     if not found:
         raise SourceError(f"{path}: holds no dataset; check source.path")
@@ -108,15 +78,15 @@ def _patterns(path: str, found: list[str], options: Hdf5Options) -> dict[str, st
 
 
 def describe_datasets(
-    path: str, file: Any, pattern: str, tags: Tags, *, slash: str = "/", timed: bool = True
+    path: str, found: Survey, pattern: str, tags: Tags, *, slash: str = "/", timed: bool = True
 ) -> tuple[PerSequence, Int64]:
     """Describes one key with a dataset per sequence.
 
     Args:
         path: the file.
-        file: the same, opened.
+        found: its datasets.
         pattern: path of a sequence's dataset, with `{tag}` for its tag.
-        tags: all sequences.
+        tags: all sequences; at least one.
         slash: what stands in paths for a slash of a tag.
         timed: False if a dataset is one value; a dataset of shape [] always is.
 
@@ -126,68 +96,59 @@ def describe_datasets(
     Raises:
         SourceError: a sequence has no dataset, or they differ in dtype or shape.
     """
-    import h5py
-
-    home = file_number(file)
     lengths, offsets = np.ones(len(tags), np.int64), np.full(len(tags), THROUGH_H5PY)
-    spec = None
+    spec, last = None, None
     for place, tag in enumerate(tags):
         name = pattern.replace(TAG, tag.replace("/", slash))
-        try:
-            item = h5py.h5o.open(file.id, name.encode("utf-8", "surrogateescape"))
-        except KeyError as error:
+        leaf = found.get(name)
+        if leaf is None:
             raise SourceError(
                 f"{path}: sequence {tag!r} has no dataset {name!r}; add it, or name the keys that all have in source.keys"
-            ) from error
-        if not isinstance(item, h5py.h5d.DatasetID):
-            raise SourceError(f"{path}: {name!r} of sequence {tag!r} is no dataset; check source.keys")
-        dataset = h5py.Dataset(item)
-        own = _spec(path, dataset, name, timed)
-        spec = spec or own
-        if own != spec:
-            raise SourceError(
-                f"{path}: sequence {tag!r}: {name!r} is {own.dtype} {list(dataset.shape)}, but that of sequence {tags[0]!r} "
-                f"is {spec.dtype} with frames of {list(spec.shape)}; make them alike"
             )
-        check_size(dataset)
-        if spec.has_time:
-            lengths[place] = dataset.shape[0]
-        offset = plain_offset(dataset, home)
-        offsets[place] = THROUGH_H5PY if offset is None else offset
-    assert spec is not None  # there are tags
+        if last is None or leaf.dtype != last.dtype or leaf.shape[1:] != last.shape[1:] or not timed:
+            own = _spec(path, leaf, name, timed)
+            spec, last = spec or own, leaf
+            if own != spec:
+                raise SourceError(
+                    f"{path}: sequence {tag!r}: {name!r} is {own.dtype} {list(leaf.shape)}, but that of sequence "
+                    f"{tags[0]!r} is {spec.dtype} with frames of {list(spec.shape)}; make them alike"
+                )
+        offsets[place] = leaf.offset
+        if spec and spec.has_time:
+            lengths[place] = leaf.shape[0]
+    if spec is None:
+        raise SourceError(f"{path}: holds no sequence; check source.path")
     return PerSequence(path=path, tags=tags, pattern=pattern, slash=slash, spec=spec, offsets=offsets), lengths
 
 
-def _spec(path: str, dataset: Any, name: str, timed: bool) -> KeySpec:
-    dtype, shape = number_type(dataset.dtype, path, name), dataset.shape
-    has_time = timed and len(shape) > 0
-    spec = KeySpec(dtype=dtype, shape=shape[1:] if has_time else shape, has_time=has_time)
+def _spec(path: str, leaf: Leaf, name: str, timed: bool) -> KeySpec:
+    has_time = timed and len(leaf.shape) > 0
+    dtype = number_type(leaf.dtype, path, name)
+    spec = KeySpec(dtype=dtype, shape=leaf.shape[1:] if has_time else leaf.shape, has_time=has_time)
     if spec.nbytes == 0:
-        raise SourceError(f"{path}: dataset {name!r} has shape {list(shape)}: its frames hold no value")
+        raise SourceError(f"{path}: dataset {name!r} has shape {list(leaf.shape)}: its frames hold no value")
     return spec
 
 
-def describe_file(path: str, tag: str, file: Any, options: Hdf5Options) -> Content:
+def describe_file(path: str, tag: str, found: Survey, options: Hdf5Options) -> Content:
     """Describes a file that holds one sequence: a dataset per key.
 
     Args:
         path: the file.
         tag: its sequence's tag.
-        file: the same, opened.
+        found: its datasets.
         options: the keys to take.
 
     Raises:
         SourceError: a key is missing, or there is none.
     """
-    found = [name for name, _ in leaves(file)]
     if not found:
         raise SourceError(f"{path}: holds no dataset; check source.path")
-    taken = chosen({name: name for name in input_first(found)}, options, path)
     columns: dict[str, Column] = {}
     lengths: dict[str, Int64] = {}
-    for key, name in taken.items():
+    for key, name in chosen({name: name for name in input_first(found)}, options, path).items():
         timed = key not in options.without_time
-        column, frames = describe_datasets(path, file, name, Tags.of([tag]), timed=timed)
+        column, frames = describe_datasets(path, found, name, Tags.of([tag]), timed=timed)
         columns[key] = column
         if column.spec.has_time:
             lengths[key] = frames

@@ -10,10 +10,11 @@ from seqprep.config import suggestion
 from seqprep.errors import SourceError
 from seqprep.sources.hdf5.columns import Content, Ragged
 from seqprep.sources.hdf5.files import opened
-from seqprep.sources.hdf5.groups import describe_file, describe_groups, leaves
+from seqprep.sources.hdf5.groups import describe_file, describe_groups
 from seqprep.sources.hdf5.naming import KNOWN_NAMES
 from seqprep.sources.hdf5.options import TAG, Hdf5Options
 from seqprep.sources.hdf5.returnn import describe_flat, describe_streams
+from seqprep.sources.hdf5.survey import survey
 from seqprep.sources.hdf5.tables import describe_tables, has_tables
 from seqprep.sources.paths import names_below
 
@@ -60,9 +61,9 @@ def _describe(path: str, name: str, file: Any, layout: str, options: Hdf5Options
     if layout == "streams":
         return describe_streams(path, file, options)
     if layout == "per_sequence":
-        return describe_groups(path, file, options)
+        return describe_groups(path, survey(path, file), options)
     if layout == "per_file":
-        return describe_file(path, name, file, options)
+        return describe_file(path, name, survey(path, file), options)
     return describe_tables(path, name, file, layout, options)
 
 
@@ -79,13 +80,21 @@ def _tell(paths: Sequence[Path], options: Hdf5Options) -> str:
             return "streams"
         if has_tables(file):
             return "tables"
-        found = [name for name, _ in leaves(file)]
-    if any("/" in name for name in found):
+        names = _leaves(file)
+    if any("/" in name for name in names):
         return "per_sequence"
-    if found and set(found) <= KNOWN_NAMES:
+    if names and set(names) <= KNOWN_NAMES:
         return "per_file"
     if len(paths) > 1:
         with opened(str(paths[1])) as other:
-            if found and found == [name for name, _ in leaves(other)]:
+            if names and names == _leaves(other):
                 return "per_file"
     return "per_sequence"
+
+
+def _leaves(file: Any) -> list[str]:
+    """The paths of what is in no group, or in a group without groups."""
+    names: list[str] = []
+    file.visit_links(names.append)
+    groups = {name.rpartition("/")[0] for name in names}
+    return [name for name in names if name not in groups]

@@ -10,7 +10,7 @@ import numpy as np
 from seqprep.config import suggestion
 from seqprep.errors import SourceError
 from seqprep.sources.hdf5.columns import THROUGH_H5PY, Rows
-from seqprep.sources.hdf5.files import check_size, file_number, plain_offset
+from seqprep.sources.hdf5.files import check_size, plain_offset
 from seqprep.sources.hdf5.options import Hdf5Options
 from seqprep.types import Int64, KeySpec
 
@@ -82,7 +82,7 @@ def rows_of(
         raise SourceError(
             f"{path}: dataset {name!r} has shape {list(dataset.shape)}: frames of key {key!r} hold no value"
         )
-    offset = plain_offset(dataset, file_number(file))
+    offset = plain_offset(dataset, file)
     return Rows(
         path=path,
         dataset=name,

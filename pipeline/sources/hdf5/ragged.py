@@ -54,15 +54,14 @@ def _row_sizes(path: str, dataset: Any, file: Any) -> Int64:
     check_size(dataset)
     address_bytes = file.id.get_create_plist().get_sizes()[0]
     reference = np.dtype([("values", "<u4"), ("where", np.void, address_bytes + 4)])
-    home = file_number(file)
-    offset = plain_offset(dataset, home)
+    offset = plain_offset(dataset, file)
     if offset is not None:
         references: Array = np.fromfile(path, reference, count=len(dataset), offset=offset)
         return references["values"].astype(np.int64)
     if (
         dataset.chunks is not None
         and dataset.id.get_create_plist().get_nfilters() == 0
-        and file_number(dataset) == home
+        and file_number(dataset) == file_number(file)
     ):
         sizes = np.zeros(-(-len(dataset) // dataset.chunks[0]) * dataset.chunks[0], np.int64)
         for number in range(dataset.id.get_num_chunks()):

@@ -23,6 +23,7 @@ from seqprep.sources.hdf5.files import read_array, read_tags
 from seqprep.sources.hdf5.groups import describe_datasets
 from seqprep.sources.hdf5.naming import back_to_back, chosen, input_first, number_type, rows_of
 from seqprep.sources.hdf5.options import Hdf5Options
+from seqprep.sources.hdf5.survey import survey
 from seqprep.types import Int64, KeySpec, Tags
 
 INPUT_KEY = "data"
@@ -142,11 +143,11 @@ def describe_streams(path: str, file: Any, options: Hdf5Options) -> Content:
     available = {name: name for name in input_first(file["streams"])}
     columns: dict[str, Column] = {}
     lengths: dict[str, Int64] = {}
-    taken = chosen(available, options, path)
-    for key, name in taken.items():
+    found = survey(path, file)
+    for key, name in chosen(available, options, path).items():
         stream, timed = file[f"streams/{name}"], key not in options.without_time
         pattern = f"streams/{name}/data/{{tag}}"
-        column, frames = describe_datasets(path, file, pattern, tags, slash="\\", timed=timed)
+        column, frames = describe_datasets(path, found, pattern, tags, slash="\\", timed=timed)
         names = read_tags(stream["feature_names"]) if "feature_names" in stream else ()
         if _parser_of(path, name, stream) == "segment_alignment":
             segments, frames = _segments(path, file, column, frames)

@@ -27,6 +27,8 @@ TAG_NAMES = (
 LENGTH_NAMES = (
     "lengths", "length", "lens", "seq_lengths", "seq_lens", "sequence_lengths", "seqLengths", "num_frames", "sizes",
 )  # fmt: skip
+_MOST_TABLES = 200
+"""Datasets at the root of a file that holds all sequences in each; with more of them, each is a sequence."""
 OFFSET_NAMES = ("offsets", "offset", "indptr", "boundaries", "starts", "ptr")
 
 
@@ -53,6 +55,8 @@ class _Table:
 
 def has_tables(file: Any) -> bool:
     """Whether something in the file tells that its datasets hold all sequences."""
+    if len(file) > _MOST_TABLES:
+        return False
     names = {name for name in file if _is_dataset(file[name])}
     return any(_role(name, names) for name in names) or any(row_type(file[name]) is not None for name in names)
 
