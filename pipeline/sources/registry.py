@@ -14,6 +14,7 @@ from seqprep.sources.protocol import Source
 BUILT_IN = {
     "audio": "seqprep.sources.audio:AudioSource",
     "hdf5": "seqprep.sources.hdf5:Hdf5Source",
+    "kaldi": "seqprep.sources.kaldi:KaldiSource",
     "synthetic": "seqprep.sources.synthetic:SyntheticSource",
 }
 ENTRY_POINT_GROUP = "seqprep.sources"

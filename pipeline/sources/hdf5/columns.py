@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,8 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
-from seqprep.files import FileCache, read_exactly
+from seqprep.files import FileCache
 from seqprep.sources.hdf5.files import Handles
+from seqprep.sources.plain import read_plain
 from seqprep.types import Array, Int64, KeySpec, Tags
 
 THROUGH_H5PY = -1
@@ -24,10 +24,6 @@ class Readers:
 
     files: FileCache
     handles: Handles
-
-
-class CutOff(OSError):
-    """The file ends before the bytes that it should hold."""
 
 
 class Column(Protocol):
@@ -49,20 +45,6 @@ class Column(Protocol):
         Raises:
             OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError: the file is damaged.
         """
-
-
-def read_plain(readers: Readers, path: str, offset: int, out: Array) -> None:
-    """Fills an array from a file's bytes.
-
-    Raises:
-        OSError: it can't be read, or ends before.
-    """
-    file = readers.files.get(path)
-    done = os.preadv(file.descriptor, [out], offset)  # type: ignore[list-item]  # any buffer will do
-    if done < out.nbytes:
-        flat = out.reshape(-1).view(np.uint8)
-        if read_exactly(file.descriptor, flat, offset) < len(flat):
-            raise CutOff("the file ends inside it")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +70,7 @@ class Rows:
         """As `Column.read`."""
         first = self.begin.item(sequence) + start
         if self.offset != THROUGH_H5PY:
-            read_plain(readers, self.path, self.offset + first * self._frame_bytes, out)
+            read_plain(readers.files, self.path, self.offset + first * self._frame_bytes, out)
         elif self.row_frames is None:
             readers.handles.read(self.path, self.dataset, np.s_[first : first + len(out)], out)
         else:
@@ -122,7 +104,7 @@ class PerSequence:
         """As `Column.read`."""
         offset = self.offsets.item(sequence)
         if offset != THROUGH_H5PY:
-            read_plain(readers, self.path, offset + start * self._frame_bytes, out)
+            read_plain(readers.files, self.path, offset + start * self._frame_bytes, out)
             return
         name = self.name_of(self.tags[sequence])
         if self.spec.has_time:

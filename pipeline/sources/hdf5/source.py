@@ -12,11 +12,12 @@ import numpy as np
 from seqprep.errors import SourceError
 from seqprep.files import FileCache
 from seqprep.sources.fingerprint import fingerprint_of, short_hash
-from seqprep.sources.hdf5.columns import Content, CutOff, Readers
+from seqprep.sources.hdf5.columns import Content, Readers
 from seqprep.sources.hdf5.files import FOREIGN_ERRORS, Handles, one_line
 from seqprep.sources.hdf5.layouts import describe_files
 from seqprep.sources.hdf5.options import Hdf5Options
 from seqprep.sources.paths import find_files
+from seqprep.sources.plain import CutOffError
 from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags
 
 _OPEN_FILES = 16
@@ -99,7 +100,7 @@ class Hdf5Source:
         try:
             self._columns[key][place].read(self._readers, sequence - self._first[place], start, out)
         except FOREIGN_ERRORS as error:
-            what = "is cut off" if isinstance(error, CutOff) else "can't be read"
+            what = "is cut off" if isinstance(error, CutOffError) else "can't be read"
             raise SourceError(
                 f"{self._paths[place]}: sequence {self._tags[sequence]!r}, key {key!r} {what}: {one_line(error)}; "
                 "is the file whole? copy or make it again"
