@@ -12,6 +12,7 @@ _TYPES = {
     ".h5": "hdf5", ".hdf": "hdf5", ".hdf5": "hdf5",
     ".wav": "audio", ".flac": "audio", ".ogg": "audio",
     ".csv": "audio", ".jsonl": "audio",
+    ".scp": "kaldi", ".ark": "kaldi",
 }  # fmt: skip
 _MANIFESTS = (".csv", ".jsonl")
 
