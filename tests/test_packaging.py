@@ -20,8 +20,9 @@ LAYERS = {
 HEAVY = {
     "tensorflow": {"runtime"},
     "h5py": {"sources/hdf5", "shards/hdf5.py"},
-    "soundfile": {"sources/audio.py"},
-    "kaldi_native_fbank": {"sources/features.py"},
+    "soundfile": {"sources/audio/soundfiles.py"},
+    "soxr": {"sources/audio/resample.py"},
+    "kaldi_native_fbank": {"sources/audio/features.py"},
     "torch": set(), "jax": set(), "dask": set(), "pyarrow": set(), "matplotlib": set(),
 }  # fmt: skip
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from seqprep.errors import SourceError
 from seqprep.files import FileCache
-from seqprep.sources.kaldi.entries import Entries, content_of, header_at
-from seqprep.sources.kaldi.lists import Span
+from seqprep.sources.kaldi.entries import Entries, content_of, header_at, read_entries
+from seqprep.sources.kaldi.lists import Span, read_table
 from seqprep.sources.kaldi.objects import FormatError, Header, read_rows, span_in
 from seqprep.sources.kaldi.text import parse_text, read_text
+from seqprep.sources.matching import match_tags
 from seqprep.sources.plain import read_plain
-from seqprep.types import Array, Int64, KeySpec
+from seqprep.types import Array, Int64, KeySpec, Tags
 
+FEATURES = "feats.scp"
+"""What a data folder calls the list of its features."""
+_COUNTS = "utt2num_frames"
 _NOT_PLAIN = -1
 FOREIGN_ERRORS = (OSError, FormatError, MemoryError)
 """What reading an object raises when it is missing or damaged."""
@@ -111,6 +117,48 @@ def taken(entries: Entries, number: int, header: Header) -> tuple[range, range |
         span_in(rows, header.rows, "rows"),
         None if header.columns is None else span_in(columns, header.columns, "columns"),
     )
+
+
+def load_key(
+    name: str, paths: Sequence[Path], files: FileCache, *, allow_pipes: bool = False, timed: bool = True
+) -> Key:
+    """Opens a key from scp files and archives; of a feats.scp, the utt2num_frames beside it tells the rows.
+
+    Args:
+        name: the key.
+        paths: its files.
+        files: open files.
+        allow_pipes: whether scp files may name shell commands.
+        timed: False if an object is one value.
+
+    Raises:
+        SourceError: a file is missing or damaged, holds nothing, objects differ, or two have one tag.
+    """
+    shown = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
+    entries = read_entries(paths, allow_pipes)
+    if not len(entries):
+        raise SourceError(f"{shown}: lists no object; check source.path")
+    twice = entries.tags.duplicate()
+    if twice is not None:
+        named = " and ".join(entries.files[entries.file.item(place)] for place in twice)
+        raise SourceError(f"{shown}: tag {entries.tags[twice[0]]!r} stands twice, in {named}; tags have to be unique")
+    counts = paths[0].with_name(_COUNTS)
+    told = _counts(counts, entries.tags) if len(paths) == 1 and paths[0].name == FEATURES and counts.is_file() else None
+    return open_key(name, entries, files, told, timed)
+
+
+def _counts(path: Path, tags: Tags) -> Int64 | None:
+    """Reads how many rows the objects have, or None if the table lacks one of them."""
+    table = read_table(path)
+    places = match_tags(tags, Tags.of(table.tags))
+    if (places < 0).any():
+        return None
+    for place, value in enumerate(table.values):
+        if not (value.isascii() and value.isdecimal() and len(value) < 19):
+            raise SourceError(
+                f"{table.where(place)}: {value!r} is no count of frames; make the file again, or remove it"
+            )
+    return np.array([int(value) for value in table.values], np.int64)[places]
 
 
 def open_key(name: str, entries: Entries, files: FileCache, told: Int64 | None, timed: bool) -> Key:

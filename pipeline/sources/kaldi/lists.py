@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from seqprep.errors import SourceError
 
+_SAMPLED_COMMANDS = 8
 _RANGE = re.compile(r"^(.*?)\[([^\[\]]*)\]$", re.DOTALL)
 _SECONDS = re.compile(r"-?\d+(\.\d*)?([eE][+-]?\d{1,2})?|\.\d+")
 _OFFSET = re.compile(r"^(.+):(\d{1,18})$", re.DOTALL)
@@ -164,6 +166,19 @@ def run_command(command: str) -> bytes:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[-200:]
         raise OSError(f"the command {command!r} failed with status {done.returncode}: {said or 'it said nothing'}")
     return done.stdout
+
+
+def sample_outputs(commands: Sequence[str]) -> list[bytes]:
+    """What a few of many commands write, evenly spread over all.
+
+    Raises:
+        SourceError: one fails.
+    """
+    places = {(len(commands) - 1) * number // (_SAMPLED_COMMANDS - 1) for number in range(_SAMPLED_COMMANDS)}
+    try:
+        return [run_command(commands[place]) for place in sorted(places)]
+    except OSError as error:
+        raise SourceError(f"{error}; check the scp file") from error
 
 
 class Segment(NamedTuple):

@@ -12,9 +12,8 @@ import numpy as np
 from seqprep.errors import SourceError
 from seqprep.files import FileCache
 from seqprep.sources.fingerprint import fingerprint_of, short_hash
-from seqprep.sources.kaldi.entries import read_entries
-from seqprep.sources.kaldi.keys import FOREIGN_ERRORS, Key, describe, open_key
-from seqprep.sources.kaldi.lists import Table, parse_segment, read_table, run_command, to_frames
+from seqprep.sources.kaldi.keys import FEATURES, FOREIGN_ERRORS, Key, describe, load_key
+from seqprep.sources.kaldi.lists import Table, parse_segment, read_table, sample_outputs, to_frames
 from seqprep.sources.kaldi.options import KaldiOptions
 from seqprep.sources.manifest import label_key
 from seqprep.sources.matching import match_tags
@@ -22,8 +21,7 @@ from seqprep.sources.paths import find_files
 from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags
 
 _OPEN_FILES = 64
-_SAMPLED_COMMANDS = 8
-_FEATURES, _COUNTS, _SEGMENTS = "feats.scp", "utt2num_frames", "segments"
+_SEGMENTS = "segments"
 
 
 class KaldiSource:
@@ -46,7 +44,12 @@ class KaldiSource:
         self._options = options
         self._files = FileCache(_OPEN_FILES)
         listed = {key: _find(files) for key, files in options.key_files.items()}
-        keys = {key: self._open(key, paths) for key, paths in listed.items()}
+        keys = {
+            key: load_key(
+                key, paths, self._files, allow_pipes=options.allow_pipes, timed=key not in options.without_time
+            )
+            for key, paths in listed.items()
+        }
         first = next(iter(keys))
         segments = _segments_of(options, listed[first][0], keys[first].entries.tags)
         wanted = keys[first].entries.tags if segments is None else segments.tags
@@ -63,22 +66,6 @@ class KaldiSource:
                 self._keys[key], self._values[key] = label_key([own[tag] for tag in self._tags])
             except SourceError as error:
                 raise SourceError(f"{tables[key].path}: {error}") from error
-
-    def _open(self, key: str, paths: list[Path]) -> Key:
-        """Opens one key from its files."""
-        shown = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
-        entries = read_entries(paths, self._options.allow_pipes)
-        if not len(entries):
-            raise SourceError(f"{shown}: lists no object; check source.path")
-        twice = entries.tags.duplicate()
-        if twice is not None:
-            files = " and ".join(entries.files[entries.file.item(place)] for place in twice)
-            raise SourceError(
-                f"{shown}: tag {entries.tags[twice[0]]!r} stands twice, in {files}; tags have to be unique"
-            )
-        counts = paths[0].with_name(_COUNTS)
-        told = _counts(counts, entries.tags) if paths == [paths[0].with_name(_FEATURES)] and counts.is_file() else None
-        return open_key(key, entries, self._files, told, key not in self._options.without_time)
 
     def _kept(self, wanted: Tags, found: Mapping[str, _Found], values: Mapping[str, Mapping[str, str]]) -> Int64:
         """Places of the sequences that no key lacks."""
@@ -158,7 +145,7 @@ class KaldiSource:
         parts["places"] = short_hash(places)
         commands = [command for own in data.values() for command in _commands_of(own)]
         if commands:
-            parts["samples"] = short_hash([parts["samples"].encode(), *_outputs(commands)])
+            parts["samples"] = short_hash([parts["samples"].encode(), *sample_outputs(commands)])
         if self._values:
             said = ((key.encode(), values.tobytes()) for key, values in self._values.items())
             parts["labels"] = short_hash(part for pair in said for part in pair)
@@ -185,7 +172,7 @@ def _segments_of(options: KaldiOptions, scp: Path, tags: Tags) -> _Segments | No
     if options.segments is not None:
         return _Segments(read_table(Path(options.segments)))
     beside = scp.with_name(_SEGMENTS)
-    if scp.name != _FEATURES or not beside.is_file():
+    if scp.name != FEATURES or not beside.is_file():
         return None
     segments = _Segments(read_table(beside))
     cut = (match_tags(segments.tags, tags) >= 0).any()
@@ -249,36 +236,13 @@ def _commands_of(key: Key) -> list[str]:
     return [entries.files[number] for number in np.unique(entries.file).tolist() if number in entries.commands]
 
 
-def _outputs(commands: list[str]) -> list[bytes]:
-    """What a few commands write, evenly spread over all."""
-    places = np.unique(np.linspace(0, len(commands) - 1, _SAMPLED_COMMANDS).astype(int)).tolist()
-    try:
-        return [run_command(commands[place]) for place in places]
-    except OSError as error:
-        raise SourceError(f"{describe(error)}; check the scp file") from error
-
-
 def _find(path: str | list[str]) -> list[Path]:
     """Lists the scp files and archives that an option means; of a data folder, its feats.scp."""
     parts = [path] if isinstance(path, str) else path
-    features = [str(Path(part) / _FEATURES) if (Path(part) / _FEATURES).is_file() else part for part in parts]
+    features = [str(Path(part) / FEATURES) if (Path(part) / FEATURES).is_file() else part for part in parts]
     return find_files(features, (".scp", ".ark"))
 
 
 def _beside(name: str, scp: Path) -> Table:
     """Reads a table that lies beside a file, or where its name says."""
     return read_table(Path(name) if "/" in name or not scp.with_name(name).is_file() else scp.with_name(name))
-
-
-def _counts(path: Path, tags: Tags) -> Int64 | None:
-    """Reads how many rows the objects have, or None if the table lacks one of them."""
-    table = read_table(path)
-    places = match_tags(tags, Tags.of(table.tags))
-    if (places < 0).any():
-        return None
-    for place, value in enumerate(table.values):
-        if not (value.isascii() and value.isdecimal() and len(value) < 19):
-            raise SourceError(
-                f"{table.where(place)}: {value!r} is no count of frames; make the file again, or remove it"
-            )
-    return np.array([int(value) for value in table.values], np.int64)[places]
