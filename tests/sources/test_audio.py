@@ -139,7 +139,10 @@ def test_names_that_are_no_utf8(tmp_path: Path) -> None:
         ({"path": "x", "manifest": "y"}, r"source.path and source.manifest: both of them is set"),
         ({"path": "x", "labels": ["speaker"]}, r"source.labels is set without source.manifest"),
         ({"manifest": "x", "labels": ["data"]}, r"a key 'data', which holds the audio"),
-        ({"path": "x", "features": {}, "sample_type": "int16"}, r"sample_type is int16 but source.features makes float32"),
+        (
+            {"path": "x", "features": {}, "sample_type": "int16"},
+            r"sample_type is int16 but source.features makes float32",
+        ),
     ],
 )
 def test_impossible_options(options: dict[str, Any], message: str) -> None:

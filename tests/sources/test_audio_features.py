@@ -122,6 +122,10 @@ def test_feature_options_reach_the_library(tmp_path: Path) -> None:
         ({"frame_length_ms": 0.2}, r"a frame has 1 samples and a shift 80 at 8000 Hz; raise"),
         ({"dither": 1.0}, r"source.features.dither is 1.0: dither is random"),
         ({"energy_floor": 1.0}, r"energy_floor is 1.0 but energy is false"),
+        ({"raw_energy": False}, r"raw_energy is False but energy is false: set both"),
+        ({"coefficients": 13}, r"source.features.coefficients is set, which features of type log_mel have no use for"),
+        ({"type": "mfcc", "use_power": True}, r"source.features.use_power is set, which features of type mfcc"),
+        ({"type": "mfcc", "coefficients": 30}, r"coefficients is 30, more than the 23 bins; raise bins"),
         ({"bin": 40}, r"source.features.bin is not a setting; did you mean 'bins'"),
     ],
 )
@@ -135,3 +139,51 @@ def test_features_take_one_channel(tmp_path: Path) -> None:
     write(tmp_path / "a.wav", noise(4000, 2))
     with pytest.raises(SourceError, match=r"a\.wav: features are made of one channel, and it has 2; "):
         audio(tmp_path, features={})
+
+
+def direct_mfccs(samples: Array, rate: int, snip_edges: bool, **options: Any) -> Array:
+    """The library's own MFCCs of a whole 16-bit waveform."""
+    import kaldi_native_fbank
+
+    own = kaldi_native_fbank.MfccOptions()
+    own.frame_opts.samp_freq, own.frame_opts.dither, own.frame_opts.snip_edges = rate, 0, snip_edges
+    own.mel_opts.num_bins = options.pop("bins", 23)
+    for name, value in options.items():
+        setattr(own, name, value)
+    mfcc = kaldi_native_fbank.OnlineMfcc(own)
+    mfcc.accept_waveform(rate, samples.astype(np.float32).tolist())
+    mfcc.input_finished()
+    rows = [np.array(mfcc.get_frame(place)) for place in range(mfcc.num_frames_ready)]
+    return np.stack(rows) if rows else np.empty((0, own.num_ceps), np.float32)
+
+
+class TestMfccs(OfFiles):
+    options: ClassVar[dict[str, Any]] = {"features": {"type": "mfcc"}, "on_empty": "keep"}
+    growth = 2
+
+    @pytest.fixture
+    def truth(self) -> Truth:
+        waves = [noise(length, seed=place) for place, length in enumerate(LENGTHS)]
+        return {"data": [direct_mfccs(wave, RATE, snip_edges=True) for wave in waves]}
+
+
+@pytest.mark.parametrize("snip_edges", [True, False])
+def test_mfccs_of_real_recordings(shared_data: Path, snip_edges: bool) -> None:
+    options = {"type": "mfcc", "bins": 30, "coefficients": 20, "cepstral_lifter": 0.0, "energy": False}
+    source = audio(shared_data / "fsdd" / "[0-2]_*", features={**options, "snip_edges": snip_edges})
+    assert source.keys["data"].shape == (20,)
+    for place, tag in enumerate(source.tags):
+        samples, rate = soundfile.read(shared_data / "fsdd" / f"{tag}.wav", dtype="int16")
+        expected = direct_mfccs(samples, rate, snip_edges, bins=30, num_ceps=20, cepstral_lifter=0, use_energy=False)
+        assert_same(source.read("data", place), expected)
+
+
+def test_mfcc_options_reach_the_library(tmp_path: Path) -> None:
+    write(tmp_path / "a.wav", noise(4000))
+    changes: tuple[dict[str, Any], ...] = (
+        {}, {"bins": 20}, {"cepstral_lifter": 10.0}, {"energy": False}, {"raw_energy": False}
+    )  # fmt: skip
+    seen = [audio(tmp_path, features={"type": "mfcc", **options}).read("data", 0) for options in changes]
+    for one, other in itertools.combinations(seen, 2):
+        assert not np.array_equal(one, other)
+    assert not np.array_equal(*(audio(tmp_path, features={"use_power": own}).read("data", 0) for own in (True, False)))

@@ -176,11 +176,12 @@ def decode(recording: Recording, header: Header, span: FrameRange, out: Array, t
         now = header_of(file)
         if now[1:] != header[1:]:
             raise SourceError(f"{recording}, sequence {tag!r}: the file changed since it was opened; start again")
-        if header.subtype.startswith(_SEEKABLE):
-            file.seek(span.start)
+        is_seekable = header.subtype.startswith(_SEEKABLE)
+        file.seek(span.start if is_seekable else 0)  # an MP3's first bits depend on whether there was a seek at all
+        if is_seekable:
             missing = len(out) - len(file.read(out=out))
         else:
-            samples = file.read(span.stop, dtype=out.dtype.name)[span.start :]  # at once: calls in between move MP3's bits
+            samples = file.read(span.stop, dtype=out.dtype.name)[span.start :]  # at once: calls between would too
             missing = len(out) - len(samples)
             out[: len(samples)] = samples
     if missing:
