@@ -65,7 +65,7 @@ def _document(path: str, assignments: tuple[str, ...]) -> Any:
         document = read_document(path)
     else:
         document = Document("the command line")
-        document.set(("source",), guess_source(path), "INPUT")
+        document.set(("source",), guess_source(path).settings, "INPUT")
         document.set(("batch", "max_sequences"), 1, "INPUT")
         document.set(("output", "path"), ".", "INPUT")
     for assignment in assignments:

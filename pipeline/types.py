@@ -105,6 +105,16 @@ class Tags(Sequence[str]):
         ends = np.cumsum([len(tag) for tag in encoded], dtype=np.int64)
         return cls(np.frombuffer(b"".join(encoded), np.uint8), ends)
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[Tags]) -> Tags:
+        """Puts the tags of several parts one behind the other."""
+        before = np.cumsum([0, *(len(part.data) for part in parts)], dtype=np.int64)
+        ends = [part.ends + shift for part, shift in zip(parts, before, strict=False)]
+        return cls(
+            np.concatenate([np.empty(0, np.uint8), *(part.data for part in parts)]),
+            np.concatenate([np.empty(0, np.int64), *ends]),
+        )
+
     def __len__(self) -> int:
         return len(self.ends)
 

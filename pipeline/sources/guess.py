@@ -21,6 +21,7 @@ _TYPES = {
     ".tfrecord": "tfrecord", ".tfrecords": "tfrecord", ".tfrec": "tfrecord",
     ".parquet": "parquet", ".arrow": "parquet", ".feather": "parquet", ".ipc": "parquet",
     ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".scp": "kaldi", ".ark": "kaldi",
 }  # fmt: skip
 _MANIFESTS = ("csv", "jsonl")
 """Types whose files may also list audio files, or stand beside data of another type."""

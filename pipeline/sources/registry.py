@@ -18,6 +18,7 @@ BUILT_IN = {
     "csv": "seqprep.sources.csv_series:CsvSource",
     "hdf5": "seqprep.sources.hdf5:Hdf5Source",
     "jsonl": "seqprep.sources.jsonl:JsonlSource",
+    "kaldi": "seqprep.sources.kaldi:KaldiSource",
     "npz": "seqprep.sources.npz:NpzSource",
     "parquet": "seqprep.sources.parquet:ParquetSource",
     "synthetic": "seqprep.sources.synthetic:SyntheticSource",
