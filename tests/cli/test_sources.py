@@ -46,7 +46,7 @@ def test_every_reader_is_listed_with_its_options(tmp_path: Path) -> None:
         False,
     )
     assert "empty, NA, NaN" in policy["meaning"]
-    assert "features.bins: 40" in text
+    assert "features.frame_shift_ms: 10" in text
 
 
 def test_options_of_the_new_readers_all_have_a_meaning() -> None:
