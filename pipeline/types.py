@@ -10,12 +10,31 @@ import numpy as np
 import numpy.typing as npt
 
 from seqprep import hashing
+from seqprep.errors import DependencyError
 
 Array = npt.NDArray[Any]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 UInt32 = npt.NDArray[np.uint32]
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """numpy's dtype of a name; also of bfloat16, which is no numpy dtype but one of the package ml_dtypes.
+
+    Raises:
+        DependencyError: bfloat16 without ml_dtypes.
+        TypeError, ValueError, SyntaxError: there is no such dtype.
+    """
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise DependencyError(
+            "dtype bfloat16 needs the package ml_dtypes; pip install 'seqprep[bfloat16]' brings it"
+        ) from error
+    return np.dtype(ml_dtypes.bfloat16)
 
 
 class FrameRange(NamedTuple):
@@ -30,7 +49,7 @@ class KeySpec:
     """What the arrays of one key look like."""
 
     dtype: str
-    """numpy's name of the dtype, such as "float32"."""
+    """numpy's name of the dtype, such as "float32"; or "bfloat16"."""
     shape: tuple[int, ...] = ()
     """Shape of one frame, or of the one value if the key has no time axis."""
     has_time: bool = True
@@ -41,7 +60,7 @@ class KeySpec:
     @property
     def nbytes(self) -> int:
         """Bytes of one frame (or of the one value)."""
-        return int(np.dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))
+        return int(numpy_dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))
 
 
 class Tags(Sequence[str]):

@@ -32,7 +32,7 @@ class KeyConfig(Options):
     input: bool = False
     """The key in whose frames chunks are counted; the first key unless told."""
     dtype: str | None = None
-    """numpy dtype to store; null keeps the source's."""
+    """numpy dtype to store, or bfloat16; null keeps the source's."""
     rate: int = Field(default=1, ge=1)
     """Frames of the input key for which one frame of this key stands."""
     align: Literal["ceil", "floor", "exact"] = "ceil"

@@ -10,7 +10,7 @@ import numpy as np
 from seqprep.errors import SourceError
 from seqprep.planning import PAD_PLACE, ZERO_PLACE, KeyRule, ShardPlan, ShardTask, gather_places, needed_frames
 from seqprep.sources import Source
-from seqprep.types import Array, FrameRange, Int64, KeySpec
+from seqprep.types import Array, FrameRange, Int64, KeySpec, numpy_dtype
 
 
 class ShardGatherer:
@@ -62,7 +62,7 @@ class ShardGatherer:
             for name, spec in self._stored.items():
                 places = self._places(name, rows, int(frames[name][batch])) if spec.has_time else self._plan.owner[rows]
                 count = places.size * spec.nbytes
-                out = self._buffers[name][:count].view(spec.dtype).reshape(*places.shape, *spec.shape)
+                out = self._buffers[name][:count].view(numpy_dtype(spec.dtype)).reshape(*places.shape, *spec.shape)
                 # mode="clip" alone lets numpy write straight into `out`; every place is in range anyway
                 arrays[name] = np.take(self._flat[name], places, axis=0, out=out, mode="clip")
             yield arrays
@@ -77,7 +77,7 @@ def _read_stretches(
 ) -> tuple[Array, Int64]:
     """Reads one key of all sequences into a flat buffer; gives it with where each sequence's frame 0 would lie."""
     needed = needed_frames(task, rule)
-    flat = np.empty((needed.total, *spec.shape), spec.dtype)
+    flat = np.empty((needed.total, *spec.shape), numpy_dtype(spec.dtype))
     with np.errstate(over="ignore"):
         flat[PAD_PLACE] = pad_value
     flat[ZERO_PLACE] = 0
@@ -98,7 +98,7 @@ def _read_stretches(
 
 def _read_values(source: Source, task: ShardTask, name: str, spec: KeySpec) -> Array:
     """Reads a key without time of all sequences; [sequences, …]."""
-    values = np.empty((len(task.sequence), *spec.shape), spec.dtype)
+    values = np.empty((len(task.sequence), *spec.shape), numpy_dtype(spec.dtype))
     for place, sequence in enumerate(task.sequence.tolist()):
         _convert(
             source.read(name, sequence), values[place : place + 1], f"sequence {source.tags[sequence]!r}, key {name!r}"
@@ -108,12 +108,13 @@ def _read_values(source: Source, task: ShardTask, name: str, spec: KeySpec) -> A
 
 def _convert(values: Array, target: Array, place: str) -> None:
     """Stores values in another dtype of the same kind; what the dtype can't hold is an error, not another value."""
+    too_large = f"{place}: holds values too large for {target.dtype}; store it as another dtype"
     with np.errstate(over="raise"):
         try:
             target[...] = values
         except FloatingPointError as error:
-            raise SourceError(
-                f"{place}: holds values too large for {target.dtype}; store it as another dtype"
-            ) from error
+            raise SourceError(too_large) from error
+    if target.dtype.name == "bfloat16" and (np.isinf(target) & np.isfinite(values)).any():  # its casts raise nothing
+        raise SourceError(too_large)
     if target.dtype.kind in "iu" and not np.array_equal(target, np.broadcast_to(values, target.shape)):
         raise SourceError(f"{place}: holds values outside the range of {target.dtype}; store it as another dtype")

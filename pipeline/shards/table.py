@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from seqprep.types import Array, Int64, KeySpec, Tags
+from seqprep.types import Array, Int64, KeySpec, Tags, numpy_dtype
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def parse_keys(described: Mapping[str, Mapping[str, object]]) -> dict[str, KeySp
         if not isinstance(shape, list) or not (labels is None or isinstance(labels, list)):
             raise TypeError(f"key {name!r} is described wrongly")
         keys[name] = KeySpec(
-            dtype=np.dtype(str(entry["dtype"])).name,
+            dtype=numpy_dtype(str(entry["dtype"])).name,
             shape=tuple(int(size) for size in shape),
             has_time=bool(entry["has_time"]),
             labels=None if labels is None else tuple(map(str, labels)),
