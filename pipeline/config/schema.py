@@ -98,9 +98,18 @@ class OutputConfig(Options):
 
     path: str
     format: Literal["hdf5", "tfrecord"] = "hdf5"
-    compression: Literal["none"] = "none"
+    compression: Literal["none", "gzip", "zstd"] = "none"
+    """Of the shards; TFRecord knows gzip alone."""
     shard_size: Annotated[int, BeforeValidator(lambda size: parse_bytes(size, "output.shard_size"))] = 256_000_000
     """Bytes of a shard's rows without padding; larger sequences are split over shards."""
+
+    @model_validator(mode="after")
+    def _known_to_readers(self) -> OutputConfig:
+        if self.format == "tfrecord" and self.compression == "zstd":
+            raise ValueError(
+                "output.compression is 'zstd', which no reader of TFRecord knows; use gzip, or output.format hdf5"
+            )
+        return self
 
 
 def _per_key_context(value: Any) -> Any:

@@ -12,10 +12,10 @@ from typing import Any
 
 from seqprep.config import Config, load_config
 from seqprep.execution.engines import engine_for
-from seqprep.execution.resume import MARKER_NAME, prepare_folder
+from seqprep.execution.resume import MARKER_NAME, finished_dataset, prepare_folder, tidy_folder
 from seqprep.execution.task import Job, number_tasks
 from seqprep.planning import Plan, check_lengths, make_plan, resolve
-from seqprep.shards import Index, Storage, write_index
+from seqprep.shards import FolderLock, Index, SharedLock, Storage, codec_release, write_index
 from seqprep.sources import Source, open_source
 from seqprep.types import KeySpec
 
@@ -62,7 +62,7 @@ def chunk(
     Args:
         config: a configuration, a nested mapping, or the path of a YAML file.
         workers: processes to use; with more than one, a script has to call this under `if __name__ == "__main__":`.
-        overwrite: replace what the output folder holds, if it is something else.
+        overwrite: replace what the output folder holds, if it is something else or damaged.
         progress: told now and then how far the run is, in the caller's thread.
         storage: the file layer; local files unless told.
 
@@ -71,6 +71,8 @@ def chunk(
         SourceError: the input can't be read.
         OutputError: the output can't be written.
         MismatchError: the output folder holds something else.
+        BusyError: another run writes in the output folder.
+        CorruptError: the output folder holds this dataset, but damaged.
         WorkerError: a worker process died.
     """
     started = time.monotonic()
@@ -81,11 +83,17 @@ def chunk(
         plan, stored = plan_source(config, source)
         folder = Path(config.output.path)
         index = _index_without_shards(config, source, stored)
-        done = prepare_folder(folder, index, storage, overwrite)
+        done = finished_dataset(folder, index, overwrite)
         if done is None:
-            index = _make_shards(config, source, plan, index, workers, progress, storage)
-            write_index(folder, index, storage)
-            storage.remove(folder / MARKER_NAME)
+            storage.make_folder(folder)
+            with FolderLock(folder, storage) as lock:
+                done = prepare_folder(folder, index, len(plan), storage, overwrite)
+                if done is None:
+                    index = _make_shards(config, source, plan, index, workers, progress, storage, lock.shared)
+                    write_index(folder, index, storage)
+                    storage.remove(folder / MARKER_NAME)
+        else:
+            tidy_folder(folder, storage)
         return _summary(folder, done or index, time.monotonic() - started, done is not None)
     finally:
         source.close()
@@ -108,17 +116,32 @@ def plan_source(config: Config, source: Source) -> tuple[Plan, dict[str, KeySpec
 
 
 def _index_without_shards(config: Config, source: Source, stored: Mapping[str, KeySpec]) -> Index:
-    parts = dict(source.fingerprint())
-    whole = json.dumps([config.fingerprint(), parts], sort_keys=True).encode()
+    parts, compression = dict(source.fingerprint()), config.output.compression
+    codec = codec_release(compression)
     return Index(
         format=config.output.format,
-        fingerprint=hashlib.sha256(whole).hexdigest()[:16],
+        fingerprint=run_fingerprint(config.decisive(), parts, codec),
         configuration=config.decisive(),
         source=parts,
         keys=stored,
         sequences=len(source.tags),
         shards=(),
+        compression=compression,
+        codec=codec,
     )
+
+
+def run_fingerprint(configuration: Mapping[str, Any], source: Mapping[str, str], codec: str) -> str:
+    """A hash of all that decides a dataset's bytes, 16 hexadecimal digits.
+
+    Args:
+        configuration: every setting that decides what the shards hold.
+        source: the source's fingerprint, part by part.
+        codec: the release of what compresses; empty without compression.
+    """
+    settings = hashlib.sha256(json.dumps(configuration, sort_keys=True).encode()).hexdigest()[:16]
+    whole = json.dumps([settings, source, *([codec] if codec else [])], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
 def _make_shards(
@@ -129,6 +152,7 @@ def _make_shards(
     workers: int,
     progress: Callable[[Progress], None] | None,
     storage: Storage,
+    lock: SharedLock,
 ) -> Index:
     """Runs all tasks; gives the index with their records."""
     job = Job(
@@ -139,6 +163,9 @@ def _make_shards(
         format=config.output.format,
         fingerprint=index.fingerprint,
         storage=storage,
+        compression=index.compression,
+        description=index.describe(),
+        lock=lock,
     )
     done = [0, 0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from seqprep.planning import Plan, ShardPlan, ShardTask
 from seqprep.shards import (
     ShardRecord,
     ShardTable,
+    SharedLock,
     Storage,
     read_sidecar,
     record_of,
@@ -39,6 +41,11 @@ class Job:
     format: str
     fingerprint: str
     storage: Storage
+    compression: str = "none"
+    description: bytes = b""
+    """Of the dataset; each shard holds it."""
+    lock: SharedLock | None = None
+    """Of the run, for each task to hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +68,20 @@ def run_task(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
     Raises:
         SourceError: a sequence can't be read.
         OutputError: the shard can't be written.
+        BusyError: the run that the task is part of has ended.
     """
+    with job.lock.joined() if job.lock else contextlib.nullcontext():
+        return _make_shard(job, numbered, advance)
+
+
+def _make_shard(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
     path = job.folder / shard_name(numbered.number, numbered.count, job.format)
-    finished = _finished(path, job.fingerprint)
+    plan = numbered.task.plan()
+    table = shard_table(plan, job.stored, job.source.tags)
+    finished = finished_shard(path, job.fingerprint, table)
     if finished is not None:
         advance(finished.rows, 0)
         return finished
-    plan = numbered.task.plan()
-    table = shard_table(plan, job.stored, job.source.tags)
     gatherer = ShardGatherer(job.source, numbered.task, plan, job.stored, job.pad_values)
 
     def counted() -> Iterator[dict[str, Array]]:
@@ -76,14 +89,29 @@ def run_task(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
             yield arrays
             advance(rows, sum(array.nbytes for array in arrays.values()))
 
-    return write_shard(path, job.format, table, counted(), job.fingerprint, job.storage)
+    return write_shard(
+        path,
+        job.format,
+        table,
+        counted(),
+        job.fingerprint,
+        job.storage,
+        compression=job.compression,
+        description=job.description,
+    )
 
 
-def _finished(path: Path, fingerprint: str) -> ShardRecord | None:
-    """The record of a shard that an earlier run finished, if every byte of it is right."""
+def finished_shard(path: Path, fingerprint: str, table: ShardTable) -> ShardRecord | None:
+    """The record of a shard that an earlier run finished, if it is the one due here and every byte of it is right.
+
+    Args:
+        path: the shard.
+        fingerprint: of the run.
+        table: what the shard has to hold.
+    """
     try:
         sidecar = read_sidecar(path)
-        if sidecar.fingerprint != fingerprint or verify_shard(path, sidecar)[1]:
+        if sidecar.fingerprint != fingerprint or not sidecar.table.equals(table) or verify_shard(path, sidecar)[1]:
             return None
     except DatasetError:
         return None

@@ -12,7 +12,7 @@ from seqprep.config import Config, suggestion
 from seqprep.errors import ConfigError
 from seqprep.types import KeySpec, numpy_dtype
 
-RESERVED_NAMES = frozenset({"seq_idx", "seq_tag", "batches", "rows"})
+RESERVED_NAMES = frozenset({"seq_idx", "seq_tag", "batches", "rows", "seqprep"})
 """Names that batches and shard files use themselves."""
 
 

@@ -20,7 +20,7 @@ from seqprep.config import suggestion
 from seqprep.errors import ConfigError, CorruptError, DatasetError
 from seqprep.files import FileCache, read_exactly
 from seqprep.runtime.pool import Lease, aligned
-from seqprep.shards import Dataset, Sidecar, crc32c
+from seqprep.shards import Dataset, Decoder, Sidecar, crc32c
 from seqprep.types import Array, Int64, UInt8
 
 LeaseOf = Callable[[int], Lease]
@@ -73,7 +73,7 @@ class _Field(NamedTuple):
 class _Shard:
     """A shard's tables, made ready for the reading loop."""
 
-    __slots__ = ("blocks", "dtypes", "entries", "fields", "path", "tags")
+    __slots__ = ("blocks", "decoder", "dtypes", "entries", "fields", "path", "tags")
 
     def __init__(self, path: Path, sidecar: Sidecar, keys: Sequence[str]) -> None:
         table = sidecar.table
@@ -81,6 +81,7 @@ class _Shard:
             name: values for name, values in table.fields.items() if "/" not in name or name.split("/")[0] in keys
         }
         self.path, self.tags = str(path), table.tags
+        self.decoder = Decoder(path, sidecar, sidecar.pieces) if sidecar.pieces is not None else None
         self.dtypes = {key: (number, np.dtype(table.keys[key].dtype)) for number, key in enumerate(keys)}
         self.fields = {
             name: _Field(values.dtype, values.shape[1:], values[:1].nbytes) for name, values in fields.items()
@@ -245,6 +246,12 @@ class BatchReader:
         memory = memoryview(lease)  # type: ignore[arg-type]
         try:
             file = self._files.get(shard.path)
+            if shard.decoder is not None:
+                shard.decoder.fill(
+                    file.descriptor,
+                    [(memory[at : at + size], offset, crc if verify else None) for at, size, offset, crc, _ in ranges],
+                )
+                ranges = ()
             for place, size, offset, crc, _ in ranges:
                 target = memory[place : place + size]
                 if preadv(file.descriptor, [target], offset) != size and (

@@ -11,11 +11,12 @@ import errno
 import fcntl
 import json
 import os
+import secrets
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from seqprep.errors import BusyError, OutputError
@@ -33,6 +34,8 @@ class SharedLock:
     """The lock of a run under way, as its workers know it; small, and picklable."""
 
     folder: Path
+    run: str
+    """Tells the run from all others."""
 
     @contextmanager
     def joined(self) -> Iterator[None]:
@@ -50,7 +53,8 @@ class SharedLock:
         except OSError as error:
             raise OutputError(f"{path}: can't be opened: {error.strerror}; check the disk") from error
         try:
-            if not (_lock(descriptor, fcntl.LOCK_SH) and _is_current(descriptor, path)):
+            holder = _holder(path) if _lock(descriptor, fcntl.LOCK_SH) else None
+            if holder is None or holder.run != self.run or not _is_current(descriptor, path):
                 raise BusyError(ended)
             yield
         finally:
@@ -69,12 +73,13 @@ class FolderLock:
 
     def __init__(self, folder: Path, storage: Storage) -> None:
         self._folder, self._path, self._storage = folder, folder / LOCK_NAME, storage
+        self._own = _Holder(socket.gethostname(), os.getpid(), secrets.token_hex(8))
         self._descriptor = -1
 
     @property
     def shared(self) -> SharedLock:
         """What the run's workers take."""
-        return SharedLock(self._folder)
+        return SharedLock(self._folder, self._own.run)
 
     def __enter__(self) -> FolderLock:
         """Takes the lock.
@@ -100,7 +105,7 @@ class FolderLock:
         if not (_lock(descriptor, fcntl.LOCK_EX) and _is_current(descriptor, self._path)):
             os.close(descriptor)
             return False
-        own = json.dumps({"host": socket.gethostname(), "process": os.getpid()}).encode()
+        own = json.dumps(asdict(self._own)).encode()
         try:
             self._storage.truncate(descriptor, 0, self._path)
             self._storage.write(descriptor, [own], 0, self._path)
@@ -122,6 +127,7 @@ class FolderLock:
 class _Holder:
     host: str
     process: int
+    run: str
 
     def __str__(self) -> str:
         return f"process {self.process} on host {self.host}"
@@ -143,7 +149,7 @@ def _holder(path: Path) -> _Holder | None:
     """Who took the lock last; None if that isn't written yet."""
     try:
         content = json.loads(path.read_bytes())
-        return _Holder(str(content["host"]), int(content["process"]))
+        return _Holder(str(content["host"]), int(content["process"]), str(content["run"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -47,9 +47,23 @@ class ShardTable:
         rows = int(self.batch_rows[batch])
         return (rows, int(self.batch_frames[key][batch]), *spec.shape) if spec.has_time else (rows, *spec.shape)
 
+    def equals(self, other: ShardTable) -> bool:
+        """Whether another table says the same."""
+        return (
+            dict(self.keys) == dict(other.keys)
+            and np.array_equal(self.batch_rows, other.batch_rows)
+            and _equal_arrays(self.batch_frames, other.batch_frames)
+            and _equal_arrays(self.fields, other.fields)
+            and self.tags == other.tags
+        )
+
     def array_bytes(self, key: str) -> Int64:
         """Bytes of each batch's array; int64 [batches]."""
         return np.diff(self.frames_before(key)) * self.keys[key].nbytes
+
+
+def _equal_arrays(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(values, other[name]) for name, values in one.items())
 
 
 def describe_keys(keys: Mapping[str, KeySpec]) -> dict[str, dict[str, object]]:

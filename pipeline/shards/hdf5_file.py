@@ -1,0 +1,158 @@
+"""HDF5 files whose every byte goes through our own file layer: h5py writes into an object that hands on to it.
+
+So that the disk's errors are ours, and come once: HDF5 can't close a file that it can't write, and complains about it
+until the process ends. What goes wrong is therefore kept from it, and raised when it is done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqprep.files import read_exactly
+from seqprep.shards.storage import Storage
+from seqprep.types import Array, numpy_dtype
+
+VERSION = 1
+
+
+class StorageFile:
+    """A file as h5py's driver for Python objects wants it.
+
+    Args:
+        storage: the file layer.
+        descriptor: of the file, empty and open for writing.
+        path: of the file.
+    """
+
+    def __init__(self, storage: Storage, descriptor: int, path: Path) -> None:
+        self._storage, self._descriptor, self._path = storage, descriptor, path
+        self._position = 0
+        self.error: BaseException | None = None
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Sets the position, counted from the start or the end."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position}.get(whence)
+        self._position = (os.fstat(self._descriptor).st_size if base is None else base) + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Gives the position."""
+        return self._position
+
+    def write(self, data: Any) -> int:
+        """Writes at the position."""
+        size = len(data)
+        try:
+            if self.error is None:
+                self._storage.write(self._descriptor, [data], self._position, self._path)
+        except BaseException as error:  # noqa: BLE001  # Ctrl-C as well: raised by `check`
+            self.error = error
+        self._position += size
+        return size
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads at the position; what was never written reads as zeros."""
+        view = memoryview(buffer).cast("B")
+        done = read_exactly(self._descriptor, view, self._position)
+        view[done:] = bytes(len(view) - done)
+        self._position += len(view)
+        return len(view)
+
+    def read(self, size: int) -> bytes:
+        """Reads at the position."""
+        data = bytearray(size)
+        self.readinto(data)
+        return bytes(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Sets the file's size."""
+        size = self._position if size is None else size
+        try:
+            if self.error is None:
+                self._storage.truncate(self._descriptor, size, self._path)
+        except BaseException as error:  # noqa: BLE001
+            self.error = error
+        return size
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def check(self) -> None:
+        """Raises what went wrong, once.
+
+        Raises:
+            OutputError: something could not be written.
+        """
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+
+@contextmanager
+def new_file(target: StorageFile) -> Iterator[Any]:
+    """Makes an HDF5 file that says what it is; `libver="earliest"` gives equal bytes in every h5py release.
+
+    Raises:
+        OutputError: it can't be written.
+    """
+    import h5py
+
+    with h5py.File(target, "w", libver="earliest") as file:
+        file.attrs["format"] = "seqprep"
+        file.attrs["version"] = VERSION
+        yield file
+    target.check()
+
+
+def create_dataset(
+    file: Any,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    *,
+    chunk: int = 0,
+    compression: str = "none",
+    level: int = 0,
+) -> Any:
+    """Makes a dataset in a new file, without a time stamp, and with its place in the file if it is contiguous.
+
+    Args:
+        file: of h5py.
+        name: path in the file.
+        shape: of the dataset.
+        dtype: numpy's name of it, or bfloat16, which is stored as uint16 with an attribute.
+        chunk: rows of a chunk; 0 for a contiguous dataset.
+        compression: filter of the chunks.
+        level: of the filter.
+    """
+    import h5py
+
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    creation.set_obj_track_times(False)
+    if chunk:
+        creation.set_chunk((chunk, *shape[1:]))
+        creation.set_filter(FILTERS[compression], h5py.h5z.FLAG_OPTIONAL, (level,))
+    else:
+        creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        creation.set_layout(h5py.h5d.CONTIGUOUS)
+    stored = np.dtype(np.uint16) if dtype == "bfloat16" else numpy_dtype(dtype)
+    dataset = file.create_dataset(name, shape, stored.newbyteorder("<"), dcpl=creation)
+    if dtype == "bfloat16":
+        dataset.attrs["dtype"] = dtype
+    return dataset
+
+
+FILTERS: Mapping[str, int] = {"gzip": 1, "zstd": 32015}
+"""Numbers of HDF5's filters; 32015 is registered for Zstandard, and what the package hdf5plugin reads."""
+
+
+def plain_bytes(array: Array) -> Array:
+    """The array's bytes, little-endian, as a flat array."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)

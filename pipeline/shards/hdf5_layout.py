@@ -1,0 +1,96 @@
+"""Finds out from an HDF5 shard alone what it holds and where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqprep.errors import CorruptError
+from seqprep.shards.index import Index, parse_description
+from seqprep.shards.sidecar import NONE, Pieces, Sidecar
+from seqprep.shards.table import ShardTable
+from seqprep.types import Int64, Tags
+
+
+def hdf5_layout(path: Path) -> tuple[Sidecar, Index]:
+    """Describes a shard, all checksums left at 0.
+
+    Returns:
+        What its sidecar holds, but for checksums, regions and size; and its dataset's index, without shards.
+
+    Raises:
+        CorruptError: it is no whole shard of ours.
+    """
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            about = parse_description(file["batches/dataset"][...].tobytes(), path)
+            table = _table(file, about)
+            _check(file, table)
+            if about.compression == "none":
+                pieces = None
+                offsets = {
+                    key: int(file[key].id.get_offset() or 0) + table.frames_before(key)[:-1] * spec.nbytes
+                    for key, spec in table.keys.items()
+                }
+            else:
+                offsets, pieces = _chunks(file, table, about.compression)
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise CorruptError(f"{path}: isn't a whole HDF5 shard: {error}; seqprep repair makes it again") from error
+    crcs = {key: np.zeros(len(table.batch_rows), np.uint32) for key in table.keys}
+    return Sidecar("hdf5", 0, about.fingerprint, table, offsets, crcs, NONE, pieces), about
+
+
+def _table(file: Any, about: Index) -> ShardTable:
+    fields = json.loads(file["rows/fields"][...].tobytes())
+    return ShardTable(
+        keys=about.keys,
+        batch_rows=file["batches/rows"][...],
+        batch_frames={key: file[f"batches/{key}.frames"][...] for key, spec in about.keys.items() if spec.has_time},
+        fields={field: file[f"rows/{field.replace('/', '.')}"][...] for field in fields},
+        tags=Tags(file["rows/seq_tag"][...], file["rows/seq_tag.end"][...]),
+    )
+
+
+def _chunks(file: Any, table: ShardTable, compression: str) -> tuple[dict[str, Int64], Pieces]:
+    """Walks the chunks in the order in which they were written."""
+    offsets = {key: np.zeros(len(table.batch_rows), np.int64) for key in table.keys}
+    entries, decoded = [], 0
+    for batch in range(len(table.batch_rows)):
+        for key, spec in table.keys.items():
+            dataset = file[key]
+            offsets[key][batch] = decoded
+            if dataset.chunks is None:
+                continue
+            first, chunk = int(file[f"batches/{key}.offset"][batch]), int(dataset.chunks[0])
+            frames = int(np.prod(table.shape(key, batch)[: 1 + spec.has_time], dtype=np.int64))
+            for frame in range(first, first + frames, chunk):
+                info = dataset.id.get_chunk_info_by_coord((frame, *(0 for _ in spec.shape)))
+                if info.byte_offset is None:
+                    raise ValueError(f"batch {batch}, key {key!r} lacks a chunk")
+                entries.append((info.byte_offset, info.size, chunk * spec.nbytes))
+                decoded += chunk * spec.nbytes
+    columns = (np.ascontiguousarray(column) for column in np.array(entries, np.int64).reshape(-1, 3).T)
+    return offsets, Pieces(compression, *columns, np.zeros(len(entries), np.uint32))
+
+
+def _check(file: Any, table: ShardTable) -> None:
+    """Holds the tables against each other and the datasets.
+
+    Raises:
+        ValueError: they contradict each other.
+    """
+    wrong = [] if np.array_equal(file["batches/first_row"], table.bounds[:-1]) else ["batches/first_row"]
+    for key, spec in table.keys.items():
+        dataset, needed = file[key], np.diff(table.frames_before(key))
+        filled = needed if dataset.chunks is None else -(-needed // dataset.chunks[0]) * dataset.chunks[0]
+        if dataset.shape != (filled.sum(), *spec.shape):
+            wrong.append(key)
+        elif not np.array_equal(file[f"batches/{key}.offset"], np.cumsum(filled) - filled):
+            wrong.append(f"batches/{key}.offset")
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)}: contradict the numbers of rows and frames")
