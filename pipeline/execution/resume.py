@@ -147,6 +147,18 @@ def _read_marker(folder: Path) -> dict[str, Any] | None:
 
 def _difference(folder: Path, holds: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Says on aligned lines what the folder was made from and what is asked for now."""
+    return (
+        f"{folder}: {holds} of something else:\n{_table(old, new)}; choose another output.path, or add --overwrite to "
+        "replace what is there"
+    )
+
+
+def differences(there: Index, now: Index) -> str:
+    """Says on aligned lines in what two runs differ, and the probable cause."""
+    return _table(_sides(there), _sides(now))
+
+
+def _table(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     rows = [("fingerprint", old.get("fingerprint"), new.get("fingerprint"))]
     for part in ("configuration", "source", "codec"):
         before, after = _flatten(old.get(part, {}), part), _flatten(new.get(part, {}), part)
@@ -158,13 +170,11 @@ def _difference(folder: Path, holds: str, old: Mapping[str, Any], new: Mapping[s
     width = max(len(name) for name, _, _ in rows)
     left = max(len(str(value)) for _, value, _ in rows)
     table = "\n".join(f"  {name:<{width}}  there: {before!s:<{left}}  now: {after}" for name, before, after in rows)
-    cause = (
-        "the input has changed" if any(name.startswith("source.") for name, _, _ in rows) else "a setting has changed"
-    )
-    return (
-        f"{folder}: {holds} of something else:\n{table}\n"
-        f"  probably {cause}; choose another output.path, or add --overwrite to replace what is there"
-    )
+    names = {name.split(".")[0] for name, _, _ in rows}
+    cause = "the input has changed" if "source" in names else "a setting has changed"
+    if "codec" in names and not names & {"source", "configuration"}:
+        cause = "another release compresses here"
+    return f"{table}\n  probably {cause}"
 
 
 def _flatten(value: Any, name: str) -> dict[str, Any]:

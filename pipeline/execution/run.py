@@ -82,7 +82,7 @@ def chunk(
     try:
         plan, stored = plan_source(config, source)
         folder = Path(config.output.path)
-        index = _index_without_shards(config, source, stored)
+        index = describe_run(config, source, stored)
         done = finished_dataset(folder, index, overwrite)
         if done is None:
             storage.make_folder(folder)
@@ -115,7 +115,12 @@ def plan_source(config: Config, source: Source) -> tuple[Plan, dict[str, KeySpec
     return make_plan(lengths, rules), stored
 
 
-def _index_without_shards(config: Config, source: Source, stored: Mapping[str, KeySpec]) -> Index:
+def describe_run(config: Config, source: Source, stored: Mapping[str, KeySpec]) -> Index:
+    """Gives the index that a run will write, without its shards.
+
+    Raises:
+        DependencyError: the package that compresses is missing.
+    """
     parts, compression = dict(source.fingerprint()), config.output.compression
     codec = codec_release(compression)
     return Index(

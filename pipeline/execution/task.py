@@ -115,7 +115,7 @@ def finished_shard(path: Path, fingerprint: str, table: ShardTable) -> ShardReco
             return None
     except DatasetError:
         return None
-    return record_of(path.name, sidecar, int.from_bytes(sidecar.encode()[-4:], "little"))
+    return record_of(path.name, sidecar, sidecar.crc32c)
 
 
 def shard_table(plan: ShardPlan, stored: Mapping[str, KeySpec], tags: Tags) -> ShardTable:

@@ -76,6 +76,29 @@ class ShardReader:
         if crc is not None and checksum(target) != crc:
             raise CorruptError(f"{place} differ from their checksum; seqprep repair makes the shard again")
 
+    def file_range(self, key: str, batch: int, begin: int, end: int) -> tuple[int, int]:
+        """Where bytes `begin` up to `end` of an array are in the file: offset and size; whole pieces, if compressed."""
+        first, pieces = int(self.sidecar.offsets[key][batch]), self.sidecar.pieces
+        if pieces is None:
+            return first + begin, end - begin
+        start, stop = np.searchsorted(pieces.bounds, [first + begin, first + end - 1], side="right") - 1
+        offset = int(pieces.offset[start])
+        return offset, int(pieces.offset[stop] + pieces.size[stop]) - offset
+
+    def region_before(self, batch: int) -> tuple[int, int]:
+        """The stretch with the fields of a batch's rows: its framing (TFRecord), or all tables (HDF5); offset and size.
+
+        In a compressed TFRecord shard, the batch itself.
+        """
+        regions, key = self.sidecar.regions, next(iter(self.sidecar.table.keys))
+        if self.sidecar.pieces is not None and self.sidecar.format == "tfrecord":
+            return int(self.sidecar.pieces.offset[batch]), int(self.sidecar.pieces.size[batch])
+        place = 0
+        if self.sidecar.format == "tfrecord":
+            offset = self.sidecar.offsets[key][batch]
+            place = int(np.searchsorted(regions.offset, offset)) - 1
+        return int(regions.offset[place]), int(regions.size[place])
+
     @property
     def descriptor(self) -> int:
         """Of the open shard."""

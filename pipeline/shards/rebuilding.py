@@ -1,7 +1,8 @@
-"""Makes sidecars and indexes again, from shards alone."""
+"""Makes sidecars again, and says what dataset they are of, from shards alone."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,45 @@ _LAYOUTS: Mapping[str, Callable[[Path], tuple[Sidecar, Index]]] = {
     HDF5_SUFFIX: hdf5_layout,
     TFRECORD_SUFFIX: tfrecord_layout,
 }
+
+
+_NAME = re.compile(r"shard-(\d{5,})-of-(\d{5,})\.[a-z0-9]+")
+
+
+def find_shards(folder: Path) -> list[Path]:
+    """The shards that a folder holds, in their order, whatever its index says.
+
+    Raises:
+        CorruptError: they are not all of one dataset, by their names.
+    """
+    named = ((path, _NAME.fullmatch(path.name)) for path in folder.glob("shard-*-of-*.*") if path.suffix in _LAYOUTS)
+    found = sorted((int(name[1]), int(name[2]), path) for path, name in named if name)
+    kinds = {(count, path.suffix) for _, count, path in found}
+    if len(kinds) > 1:
+        raise CorruptError(
+            f"{folder}: holds shards of several datasets ({', '.join(sorted(f'{count} {end}' for count, end in kinds))}); "
+            "move those of the others away"
+        )
+    return [path for _, _, path in found]
+
+
+def shard_count(path: Path) -> int:
+    """How many shards the dataset of a shard has, by its name."""
+    name = _NAME.fullmatch(path.name)
+    assert name is not None
+    return int(name[2])
+
+
+def dataset_of(path: Path) -> Index:
+    """What a shard says of its dataset.
+
+    Returns:
+        The dataset's index, without shards.
+
+    Raises:
+        CorruptError: the shard is damaged beyond understanding.
+    """
+    return _LAYOUTS[path.suffix](path)[1]
 
 
 def rebuild_sidecar(path: Path) -> tuple[Sidecar, Index]:

@@ -80,6 +80,11 @@ class Sidecar:
     pieces: Pieces | None = None
     """Of a compressed shard."""
 
+    @property
+    def crc32c(self) -> int:
+        """The checksum that ends the sidecar's bytes."""
+        return int.from_bytes(self.encode()[-4:], "little")
+
     def encode(self) -> bytes:
         """Gives the sidecar's bytes."""
         sections = _sections(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,6 +46,40 @@ class ShardTable:
         spec = self.keys[key]
         rows = int(self.batch_rows[batch])
         return (rows, int(self.batch_frames[key][batch]), *spec.shape) if spec.has_time else (rows, *spec.shape)
+
+    def part(self, begin: int, end: int) -> ShardTable:
+        """The batches from `begin` up to `end`."""
+        batches, rows = slice(begin, end), slice(int(self.bounds[begin]), int(self.bounds[end]))
+        return ShardTable(
+            keys=self.keys,
+            batch_rows=self.batch_rows[batches],
+            batch_frames={key: frames[batches] for key, frames in self.batch_frames.items()},
+            fields={name: values[rows] for name, values in self.fields.items()},
+            tags=self.tags.take(np.arange(rows.start, rows.stop)),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[ShardTable]) -> ShardTable:
+        """Tables of equal keys and fields, one behind the other.
+
+        Args:
+            parts: at least one.
+        """
+        first = parts[0]
+        tags = [part.tags for part in parts]
+        shift = np.cumsum([0, *(len(of.data) for of in tags)])
+        return cls(
+            keys=first.keys,
+            batch_rows=np.concatenate([part.batch_rows for part in parts]),
+            batch_frames={
+                key: np.concatenate([part.batch_frames[key] for part in parts]) for key in first.batch_frames
+            },
+            fields={name: np.concatenate([part.fields[name] for part in parts]) for name in first.fields},
+            tags=Tags(
+                np.concatenate([of.data for of in tags]),
+                np.concatenate([of.ends + before for of, before in zip(tags, shift, strict=False)]),
+            ),
+        )
 
     def equals(self, other: ShardTable) -> bool:
         """Whether another table says the same."""

@@ -152,7 +152,9 @@ class _Reading:
         table = ShardTable(
             keys=about.keys,
             batch_rows=np.array(self._rows, np.int64),
-            batch_frames={key: np.array(self._frames[key], np.int64) for key, spec in about.keys.items() if spec.has_time},
+            batch_frames={
+                key: np.array(self._frames[key], np.int64) for key, spec in about.keys.items() if spec.has_time
+            },
             fields={name: np.concatenate(parts) for name, parts in self._fields.items()},
             tags=Tags.of(self._tags),
         )
