@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,58 @@ from seqprep.shards import (
     Dataset,
     FolderLock,
     Index,
+    ShardRecord,
+    SharedLock,
     Storage,
     read_index,
     read_sidecar,
     shard_name,
     sidecar_path,
+    write_index,
 )
 
 MARKER_NAME = "unfinished.json"
 """Says, from a run's start until its index is written, what the folder is going to be."""
+
+
+def make_dataset(
+    folder: Path,
+    expected: Index,
+    shards: int,
+    storage: Storage,
+    overwrite: bool,
+    make_shards: Callable[[SharedLock], Sequence[ShardRecord]],
+) -> tuple[Index, bool]:
+    """Makes a dataset in its folder, or finds it made: the one order of steps in which a dataset comes to be.
+
+    Args:
+        folder: the output.
+        expected: the index, without its shards.
+        shards: how many it will have.
+        storage: the file layer.
+        overwrite: replace what the folder holds, if it is something else or damaged.
+        make_shards: makes those that aren't there yet, and gives the records of all in order.
+
+    Returns:
+        The index, and whether it was there before.
+
+    Raises:
+        BusyError: another run writes there.
+        MismatchError, CorruptError, OutputError: as `prepare_folder`.
+    """
+    done = finished_dataset(folder, expected, overwrite)
+    if done is not None:
+        tidy_folder(folder, storage)
+        return done, True
+    storage.make_folder(folder)
+    with FolderLock(folder, storage) as lock:
+        done = prepare_folder(folder, expected, shards, storage, overwrite)
+        if done is not None:
+            return done, True
+        index = replace(expected, shards=tuple(make_shards(lock.shared)))
+        write_index(folder, index, storage)
+        storage.remove(folder / MARKER_NAME)
+    return index, False
 
 
 def finished_dataset(folder: Path, expected: Index, overwrite: bool) -> Index | None:
@@ -49,7 +93,7 @@ def finished_dataset(folder: Path, expected: Index, overwrite: bool) -> Index | 
     except DatasetError as error:
         if overwrite:
             return None
-        raise type(error)(f"{error}, or seqprep chunk --overwrite makes all anew") from error
+        raise type(error)(f"{error}, or --overwrite makes all anew") from error
     if found is not None and not overwrite:
         raise MismatchError(_difference(folder, "holds a dataset", _sides(found), _sides(expected)))
     return None

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seqprep.config import Config, load_config
 from seqprep.execution.engines import engine_for
-from seqprep.execution.resume import MARKER_NAME, finished_dataset, prepare_folder, tidy_folder
+from seqprep.execution.resume import make_dataset
 from seqprep.execution.task import Job, number_tasks
 from seqprep.planning import Plan, check_lengths, make_plan, resolve
-from seqprep.shards import FolderLock, Index, SharedLock, Storage, codec_release, write_index
+from seqprep.shards import Index, ShardRecord, SharedLock, Storage, codec_release
 from seqprep.sources import Source, open_source
 from seqprep.types import KeySpec
 
@@ -82,19 +82,15 @@ def chunk(
     try:
         plan, stored = plan_source(config, source)
         folder = Path(config.output.path)
-        index = describe_run(config, source, stored)
-        done = finished_dataset(folder, index, overwrite)
-        if done is None:
-            storage.make_folder(folder)
-            with FolderLock(folder, storage) as lock:
-                done = prepare_folder(folder, index, len(plan), storage, overwrite)
-                if done is None:
-                    index = _make_shards(config, source, plan, index, workers, progress, storage, lock.shared)
-                    write_index(folder, index, storage)
-                    storage.remove(folder / MARKER_NAME)
-        else:
-            tidy_folder(folder, storage)
-        return _summary(folder, done or index, time.monotonic() - started, done is not None)
+        expected = describe_run(config, source, stored)
+
+        def make_shards(lock: SharedLock) -> list[ShardRecord]:
+            job = job_for(config, source, expected, storage, lock)
+            records = run_tasks(job, plan, range(len(plan)), workers, progress)
+            return [records[number] for number in range(len(plan))]
+
+        index, before = make_dataset(folder, expected, len(plan), storage, overwrite, make_shards)
+        return summarize(folder, index, time.monotonic() - started, before)
     finally:
         source.close()
 
@@ -149,43 +145,60 @@ def run_fingerprint(configuration: Mapping[str, Any], source: Mapping[str, str],
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
-def _make_shards(
-    config: Config,
-    source: Source,
-    plan: Plan,
-    index: Index,
-    workers: int,
-    progress: Callable[[Progress], None] | None,
-    storage: Storage,
-    lock: SharedLock,
-) -> Index:
-    """Runs all tasks; gives the index with their records."""
-    job = Job(
+def job_for(config: Config, source: Source, index: Index, storage: Storage, lock: SharedLock) -> Job:
+    """What the tasks of a run share.
+
+    Args:
+        config: the configuration.
+        source: opened.
+        index: of the dataset, with or without its shards.
+        storage: the file layer.
+        lock: of the run.
+    """
+    return Job(
         source=source,
         stored=index.keys,
         pad_values={name: key.pad_value for name, key in config.keys.items()},
         folder=Path(config.output.path),
-        format=config.output.format,
+        format=index.format,
         fingerprint=index.fingerprint,
         storage=storage,
         compression=index.compression,
         description=index.describe(),
         lock=lock,
     )
+
+
+def run_tasks(
+    job: Job, plan: Plan, shards: Sequence[int], workers: int, progress: Callable[[Progress], None] | None
+) -> dict[int, ShardRecord]:
+    """Makes some shards of a plan.
+
+    Args:
+        job: what they share.
+        plan: the plan.
+        shards: their numbers.
+        workers: processes to use.
+        progress: told now and then how far it is.
+
+    Returns:
+        Number to record.
+    """
+    rows_total = sum(plan.task(number).rows for number in shards) if len(shards) < len(plan) else plan.rows
     done = [0, 0]
 
     def advance(rows: int, size: int) -> None:
         done[0] += rows
         done[1] += size
         if progress is not None:
-            progress(Progress(rows=done[0], rows_total=plan.rows, bytes=done[1]))
+            progress(Progress(rows=done[0], rows_total=rows_total, bytes=done[1]))
 
-    finished = engine_for(workers, len(plan)).run(job, number_tasks(plan), len(plan), advance)
-    records = dict(finished)
-    return Index(**{**index.__dict__, "shards": tuple(records[number] for number in range(len(plan)))})
+    engine = engine_for(workers, len(shards))
+    return dict(engine.run(job, number_tasks(plan, shards), len(plan), advance))
 
 
-def _summary(folder: Path, index: Index, seconds: float, already_complete: bool) -> Summary:
+def summarize(folder: Path, index: Index, seconds: float, already_complete: bool) -> Summary:
+    """What a run tells of a dataset."""
     return Summary(
         path=folder,
         sequences=index.sequences,

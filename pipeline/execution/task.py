@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,9 +57,9 @@ class NumberedTask:
     task: ShardTask
 
 
-def number_tasks(plan: Plan) -> Iterator[NumberedTask]:
-    """Gives the tasks of a plan in order, each made when it is asked for."""
-    return (NumberedTask(number=i, count=len(plan), task=plan.task(i)) for i in range(len(plan)))
+def number_tasks(plan: Plan, shards: Sequence[int]) -> Iterator[NumberedTask]:
+    """Gives the tasks of some shards of a plan in order, each made when it is asked for."""
+    return (NumberedTask(number=i, count=len(plan), task=plan.task(i)) for i in shards)
 
 
 def run_task(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:

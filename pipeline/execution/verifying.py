@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from seqprep.config import Config, load_config
-from seqprep.errors import CorruptError
+from seqprep.errors import CorruptError, DatasetError
 from seqprep.execution.comparing import SourceComparison
 from seqprep.execution.resume import MARKER_NAME
 from seqprep.execution.run import Progress
 from seqprep.execution.stored import stored_config
+from seqprep.execution.threads import side_by_side
 from seqprep.shards import (
     Dataset,
     Fault,
@@ -29,7 +29,6 @@ from seqprep.shards import (
 )
 from seqprep.sources import open_source
 
-Result = TypeVar("Result")
 Against = Literal[True] | Config | Mapping[str, Any] | str | Path | None
 """A configuration; True for the one that the dataset holds."""
 
@@ -76,7 +75,7 @@ def verify(
         records = list(index.shards)
     rows, checked = sum(record.rows for record in records), 0
     told = _Told(rows * (1 if against_source is None else 2), progress)
-    checks = _side_by_side(lambda record: verify_record(folder, record), records, workers)
+    checks = side_by_side(lambda record: verify_record(folder, record), records, workers)
     for record, (size, found) in zip(records, checks, strict=True):
         faults += found
         checked += size
@@ -96,7 +95,7 @@ def _compare(folder: Path, against: Against, workers: int, told: _Told) -> tuple
     faults: list[Fault] = []
     try:
         comparison = SourceComparison(dataset, config, source)
-        for rows, found in _side_by_side(comparison.compare, comparison.shards, workers):
+        for rows, found in side_by_side(comparison.compare, comparison.shards, workers):
             faults += found
             told(rows, 0)
     finally:
@@ -129,24 +128,15 @@ def _records_alone(folder: Path) -> tuple[list[ShardRecord], list[Fault]]:
         read_index(folder)
     records, faults = [], []
     for path in paths:
+        beside = sidecar_path(path)
+        size = beside.stat().st_size if beside.is_file() else 0
         try:
             sidecar = read_sidecar(path)
             records.append(record_of(path.name, sidecar, sidecar.crc32c))
         except CorruptError:
-            beside = sidecar_path(path)
-            faults.append(
-                Fault(file=beside.name, what="differ from their checksum", offset=0, size=beside.stat().st_size)
-            )
+            faults.append(Fault(file=beside.name, what="differ from their checksum", offset=0, size=size))
+        except DatasetError:
+            if beside.is_file():
+                raise
+            faults.append(Fault(file=beside.name, what="are missing", offset=0, size=0))
     return records, faults
-
-
-def _side_by_side(work: Callable[[Any], Result], items: Iterable[Any], workers: int) -> Iterator[Result]:
-    """Results in the items' order; no more work is begun when one fails."""
-    with ThreadPoolExecutor(workers, thread_name_prefix="seqprep-verify") as pool:
-        futures = [pool.submit(work, item) for item in items]
-        try:
-            for future in futures:
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()

@@ -16,7 +16,7 @@ import numpy as np
 from seqprep.shards.checksum import checksum
 from seqprep.shards.codecs import GZIP_LEVEL, ZSTD_LEVEL, codec_for
 from seqprep.shards.hdf5 import side_tables
-from seqprep.shards.hdf5_file import StorageFile, create_dataset, new_file, plain_bytes
+from seqprep.shards.hdf5_file import StorageFile, create_dataset, new_file, plain_bytes, write_chunk
 from seqprep.shards.pieces import PieceList
 from seqprep.shards.sidecar import Pieces
 from seqprep.shards.storage import Storage, partial_path
@@ -120,12 +120,10 @@ class ChunkedHdf5Writer:
 
     def _put(self, key: str, frame: int, data: UInt8, size: int) -> None:
         """Writes one chunk of a key, from a frame of its dataset on."""
-        dataset = self._datasets[key]
         encoded = self._list.encode([data] if len(data) == size else [data, bytes(size - len(data))])
-        place = (frame, *(0 for _ in dataset.shape[1:]))
-        dataset.id.write_direct_chunk(place, encoded)
+        offset = write_chunk(self._datasets[key], frame, encoded)
         self._target.check()
-        self._list.note(encoded, int(dataset.id.get_chunk_info_by_coord(place).byte_offset), size)
+        self._list.note(encoded, offset, size)
 
     @property
     def pieces(self) -> Pieces:

@@ -6,8 +6,9 @@ until the process ends. What goes wrong is therefore kept from it, and raised wh
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -133,12 +134,11 @@ def create_dataset(
     """
     import h5py
 
-    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation = _filtered(compression, level) if chunk else h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     creation.set_obj_track_times(False)
     if chunk:
         creation.set_chunk((chunk, *shape[1:]))
-        creation.set_filter(FILTERS[compression], h5py.h5z.FLAG_OPTIONAL, (level,))
     else:
         creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         creation.set_layout(h5py.h5d.CONTIGUOUS)
@@ -149,8 +149,50 @@ def create_dataset(
     return dataset
 
 
-FILTERS: Mapping[str, int] = {"gzip": 1, "zstd": 32015}
-"""Numbers of HDF5's filters; 32015 is registered for Zstandard, and what the package hdf5plugin reads."""
+def write_chunk(dataset: Any, frame: int, encoded: bytes) -> int:
+    """Writes one chunk of a dataset as it is, and gives where it went in the file.
+
+    Args:
+        dataset: of h5py, chunked along its first axis alone.
+        frame: the chunk's first.
+        encoded: what the dataset's filter made of it.
+    """
+    from h5py._objects import phil  # before 3.16, h5py forgets its lock in write_direct_chunk
+
+    place = (frame, *(0 for _ in dataset.shape[1:]))
+    with phil:
+        dataset.id.write_direct_chunk(place, encoded)
+        return int(dataset.id.get_chunk_info_by_coord(place).byte_offset)
+
+
+_ZSTD_FILTER = 32015
+"""The number that is registered for Zstandard with HDF5, and what the package hdf5plugin reads."""
+
+
+def _filtered(compression: str, level: int) -> Any:
+    """Makes a property list with one filter, and with a name of our own choice for it.
+
+    HDF5 stores a filter's name with the dataset, but takes it from the plugin that is loaded, if one is, so that the
+    file would depend on what else the process has imported. A name that comes from a file is kept; hence the small
+    file in memory, made with HDF5's own deflate filter, whose message (version 1: number, size of the name, flags,
+    count of values, name, values) is then made one of Zstandard.
+    """
+    import h5py
+
+    image = io.BytesIO()
+    with h5py.File(image, "w", libver="earliest") as file:
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_obj_track_times(False)
+        creation.set_chunk((1,))
+        creation.set_deflate(level)
+        file.create_dataset("x", (1,), "u1", dcpl=creation)
+    content = bytearray(image.getvalue())
+    if compression == "zstd":
+        name = content.index(b"deflate\0")
+        content[name : name + 8] = b"zstd\0\0\0\0"
+        content[name - 8 : name - 6] = _ZSTD_FILTER.to_bytes(2, "little")
+    with h5py.File(io.BytesIO(content), "r") as file:
+        return file["x"].id.get_create_plist()
 
 
 def plain_bytes(array: Array) -> Array:
