@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from seqprep.cli.options import common, print_json
+from seqprep.cli.options import common, print_json, summary_sentence
 
 _FLAGS: tuple[tuple[str, str, Any, str], ...] = (
     ("--source", "source.type", str, "Kind of input, if it can't be told from INPUT."),
@@ -22,6 +22,7 @@ _FLAGS: tuple[tuple[str, str, Any, str], ...] = (
     ("--order", "order.by", click.Choice(["source", "random"]), "Order of sequences and rows."),
     ("--seed", "order.seed", int, "Seed of the random order."),
     ("--format", "output.format", click.Choice(["hdf5", "tfrecord"]), "Format of the shards."),
+    ("--compression", "output.compression", click.Choice(["none", "gzip", "zstd"]), "Compression of the shards."),
     ("--shard-size", "output.shard_size", str, "Size of a shard, such as 256MB."),
 )
 
@@ -44,7 +45,9 @@ def _config_flags(command: Any) -> Any:
     "--set", "assignments", multiple=True, metavar="KEY.PATH=VALUE", help="Set anything of the configuration."
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; the number of cores unless given.")
-@click.option("--overwrite", is_flag=True, help="Replace what OUTPUT holds, if it was made from something else.")
+@click.option(
+    "--overwrite", is_flag=True, help="Replace what OUTPUT holds, if it was made from something else or is damaged."
+)
 @common
 def command(
     paths: tuple[str, ...],
@@ -82,7 +85,7 @@ def command(
     if as_json:
         print_json(asdict(summary))
     else:
-        click.echo(_sentence(summary))
+        click.echo(summary_sentence(summary))
 
 
 def _document(paths: tuple[str, ...], flags: dict[str, Any], context: int | None, assignments: tuple[str, ...]) -> Any:
@@ -108,14 +111,3 @@ def _document(paths: tuple[str, ...], flags: dict[str, Any], context: int | None
         path, value = parse_assignment(assignment)
         document.set(path, value, f"--set {assignment}")
     return document
-
-
-def _sentence(summary: Any) -> str:
-    from seqprep.config.units import format_bytes
-
-    done = "already complete" if summary.already_complete else "done"
-    speed = "" if summary.already_complete else f" in {summary.seconds:.1f} s"
-    return (
-        f"{summary.path}: {done}: {summary.sequences:,} sequences as {summary.rows:,} rows in {summary.batches:,} batches, "
-        f"{summary.shards:,} shards, {format_bytes(summary.bytes)}{speed}"
-    )

@@ -11,7 +11,7 @@ import click
 from seqprep.cli.options import State
 from seqprep.errors import SeqprepError
 
-COMMANDS = ("chunk", "inspect", "verify", "bench")
+COMMANDS = ("chunk", "inspect", "verify", "repair", "convert", "merge", "export", "bench")
 """Each is `command` in the module of its name; those modules import nothing heavy until they run."""
 
 

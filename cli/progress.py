@@ -13,9 +13,14 @@ _PLAIN_SECONDS = 10.0
 
 
 class ProgressDisplay:
-    """Shows rows done, bytes a second and the time left, on stderr."""
+    """Shows rows done, bytes a second and the time left, on stderr.
 
-    def __init__(self) -> None:
+    Args:
+        unit: what is counted.
+    """
+
+    def __init__(self, unit: str = "rows") -> None:
+        self._unit = unit
         self._bar: Any = None
         self._started = self._shown = time.monotonic()
 
@@ -29,14 +34,16 @@ class ProgressDisplay:
             if self._bar is None:
                 from tqdm import tqdm
 
-                self._bar = tqdm(total=progress.rows_total, unit=" rows", unit_scale=True, dynamic_ncols=True)
+                self._bar = tqdm(total=progress.rows_total, unit=f" {self._unit}", unit_scale=True, dynamic_ncols=True)
             self._bar.set_postfix_str(rate, refresh=False)
             self._bar.update(progress.rows - self._bar.n)
         elif now - self._shown >= _PLAIN_SECONDS:
             self._shown = now
             done = progress.rows / max(progress.rows_total, 1)
             left = (now - self._started) * (1 - done) / max(done, 1e-9)
-            print(f"{progress.rows:,} of {progress.rows_total:,} rows, {rate}, {left:.0f} s left", file=sys.stderr)
+            print(
+                f"{progress.rows:,} of {progress.rows_total:,} {self._unit}, {rate}, {left:.0f} s left", file=sys.stderr
+            )
 
     def close(self) -> None:
         """Leaves the bar as it stands."""

@@ -34,7 +34,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         raise DependencyError(
             "dtype bfloat16 needs the package ml_dtypes; pip install 'seqprep[bfloat16]' brings it"
         ) from error
-    return np.dtype(ml_dtypes.bfloat16)
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
 
 
 class FrameRange(NamedTuple):

@@ -19,7 +19,8 @@ LAYERS = {
 }  # fmt: skip
 HEAVY = {
     "tensorflow": {"runtime"},
-    "h5py": {"sources/hdf5.py", "shards/hdf5.py"},
+    "h5py": {"sources/hdf5.py", "shards/hdf5_file.py", "shards/hdf5_layout.py", "shards/flat_hdf5.py"},
+    "ml_dtypes": {"types.py"},
     "soundfile": {"sources/audio.py"},
     "kaldi_native_fbank": {"sources/features.py"},
     "torch": set(), "jax": set(), "dask": set(), "pyarrow": set(), "matplotlib": set(),

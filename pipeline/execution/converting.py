@@ -179,7 +179,10 @@ def _parts(dataset: Dataset, shard_bytes: int | None) -> list[list[_Stretch]]:
 
 
 def _batch_bytes(table: ShardTable) -> Int64:
-    return np.sum([table.array_bytes(key) for key in table.keys], axis=0, dtype=np.int64)
+    total = np.zeros(len(table.batch_rows), np.int64)
+    for key in table.keys:
+        total += table.array_bytes(key)
+    return total
 
 
 def _greedy_starts(ends: Int64, limit: int) -> list[int]:

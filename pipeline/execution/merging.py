@@ -81,7 +81,7 @@ def merged_index(parts: Sequence[tuple[Index, Sequence[ShardRecord]]]) -> Index:
         Their shards, one behind the other, as they are named.
     """
     first = parts[0][0]
-    runs = [run for index, shards in parts for run in _runs(index, len(shards))]
+    runs = [run for index, shards in parts for run in _runs(index, shards)]
     fingerprints = json.dumps([run["fingerprint"] for run in runs]).encode()
     return Index(
         format=first.format,
@@ -96,13 +96,13 @@ def merged_index(parts: Sequence[tuple[Index, Sequence[ShardRecord]]]) -> Index:
     )
 
 
-def _runs(index: Index, shards: int) -> list[dict[str, Any]]:
+def _runs(index: Index, shards: Sequence[ShardRecord]) -> list[dict[str, Any]]:
     if MERGED in index.configuration:
         return list(index.configuration[MERGED])
     return [
         {
             "fingerprint": index.fingerprint,
-            "shards": shards,
+            "batches": sum(shard.batches for shard in shards),
             "sequences": index.sequences,
             "configuration": index.configuration,
             "source": dict(index.source),
@@ -119,7 +119,7 @@ def _check(folder: Path, datasets: Sequence[Dataset]) -> None:
     for dataset in datasets:
         if dataset.path.resolve() == folder.resolve():
             raise ConfigError(f"{folder}: is an input and the output; choose another output")
-        for run in _runs(dataset.index, 0):
+        for run in _runs(dataset.index, ()):
             if run["fingerprint"] in seen:
                 raise MismatchError(
                     f"{dataset.path}: holds the same run as {seen[run['fingerprint']]} (fingerprint {run['fingerprint']}), "
@@ -136,9 +136,12 @@ def _check(folder: Path, datasets: Sequence[Dataset]) -> None:
 
 def _sides(one: Index, other: Index) -> list[tuple[str, Any, Any]]:
     """What merged datasets have to agree in."""
-    sides = [("format", one.format, other.format), ("compression", one.compression, other.compression)]
-    sides.append(("keys", list(one.keys), list(other.keys)))
-    return sides + [(f"key {name!r}", spec, other.keys.get(name)) for name, spec in one.keys.items()]
+    return [
+        ("format", one.format, other.format),
+        ("compression", one.compression, other.compression),
+        ("keys", list(one.keys), list(other.keys)),
+        *((f"key {name!r}", spec, other.keys.get(name)) for name, spec in one.keys.items()),
+    ]
 
 
 def _link(existing: Path, path: Path, storage: Storage) -> None:

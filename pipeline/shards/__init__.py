@@ -4,6 +4,7 @@ from seqprep.shards.checksum import checksum, crc32c
 from seqprep.shards.codecs import codec_release
 from seqprep.shards.dataset import Dataset
 from seqprep.shards.decoding import Decoder
+from seqprep.shards.flat_hdf5 import FlatHdf5Writer
 from seqprep.shards.index import INDEX_NAME, Index, read_index, write_index
 from seqprep.shards.lock import LOCK_NAME, FolderLock, SharedLock
 from seqprep.shards.reading import ShardReader
@@ -20,6 +21,7 @@ __all__ = [
     "Dataset",
     "Decoder",
     "Fault",
+    "FlatHdf5Writer",
     "FolderLock",
     "Index",
     "ShardReader",

@@ -74,8 +74,7 @@ def _chunks(file: Any, table: ShardTable, compression: str) -> tuple[dict[str, I
                     raise ValueError(f"batch {batch}, key {key!r} lacks a chunk")
                 entries.append((info.byte_offset, info.size, chunk * spec.nbytes))
                 decoded += chunk * spec.nbytes
-    columns = (np.ascontiguousarray(column) for column in np.array(entries, np.int64).reshape(-1, 3).T)
-    return offsets, Pieces(compression, *columns, np.zeros(len(entries), np.uint32))
+    return offsets, Pieces.of(compression, entries)
 
 
 def _check(file: Any, table: ShardTable) -> None:

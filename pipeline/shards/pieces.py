@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ class PieceList:
 
     def __init__(self, codec: Codec, compression: str) -> None:
         self._codec, self._compression = codec, compression
-        self._entries: list[tuple[int, int, int, int]] = []
+        self._entries: list[tuple[int, int, int]] = []
+        self._crcs: list[int] = []
         self.decoded_bytes = 0
         """Of all pieces."""
         self.end = 0
@@ -40,13 +42,12 @@ class PieceList:
             offset: where they begin there.
             decoded: how many bytes they hold.
         """
-        self._entries.append((offset, len(encoded), decoded, checksum(encoded)))
+        self._entries.append((offset, len(encoded), decoded))
+        self._crcs.append(checksum(encoded))
         self.decoded_bytes += decoded
         self.end = offset + len(encoded)
 
     @property
     def pieces(self) -> Pieces:
         """All of them."""
-        columns = np.array(self._entries, np.int64).reshape(-1, 4).T
-        offset, size, decoded, crc = (np.ascontiguousarray(column) for column in columns)
-        return Pieces(self._compression, offset, size, decoded, crc.astype(np.uint32))
+        return replace(Pieces.of(self._compression, self._entries), crc=np.array(self._crcs, np.uint32))

@@ -8,7 +8,7 @@ touches the shard only for its large arrays.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -53,6 +53,12 @@ class Pieces:
     """int64 [pieces]: the bytes that it holds."""
     crc: UInt32
     """uint32 [pieces]: CRC32C of its bytes in the shard."""
+
+    @classmethod
+    def of(cls, compression: str, entries: Sequence[tuple[int, int, int]]) -> Pieces:
+        """Makes them of offset, size and decoded bytes of each; the checksums are left at 0."""
+        offset, size, decoded = np.ascontiguousarray(np.array(entries, np.int64).reshape(-1, 3).T)
+        return cls(compression, offset, size, decoded, np.zeros(len(entries), np.uint32))
 
     @cached_property
     def bounds(self) -> Int64:

@@ -119,8 +119,13 @@ class Storage:
             finally:
                 self.system.close(folder)
 
-    def write_file(self, path: Path, data: bytes) -> None:
+    def write_file(self, path: Path, data: bytes, sync: bool = True) -> None:
         """Writes a small file, all or nothing.
+
+        Args:
+            path: the file.
+            data: its content.
+            sync: make it safe on disk; else that comes with `sync_all`.
 
         Raises:
             OutputError: it can't be written.
@@ -129,10 +134,19 @@ class Storage:
         descriptor = self.open(partial)
         try:
             self.write(descriptor, [data], 0, partial)
-            self.commit(descriptor, partial, path)
+            if sync:
+                self.commit(descriptor, partial, path)
+            else:
+                with _told(partial):
+                    self.system.rename(partial, path)
+                _quietly(lambda: self.system.close(descriptor))
         except BaseException:
             self.discard(descriptor, partial)
             raise
+
+    def sync_all(self) -> None:
+        """Makes everything written so far safe on disk, whoever wrote it."""
+        self.system.sync()
 
     def discard(self, descriptor: int, partial: Path) -> None:
         """Removes and closes a file that was not committed, as far as that is still possible."""

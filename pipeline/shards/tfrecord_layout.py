@@ -162,8 +162,7 @@ class _Reading:
         crcs = {key: np.zeros(self.records, np.uint32) for key in about.keys}
         pieces = None
         if self._members:
-            columns = (np.ascontiguousarray(column) for column in np.array(self._members, np.int64).T)
-            pieces = Pieces("gzip", *columns, np.zeros(self.records, np.uint32))
+            pieces = Pieces.of("gzip", self._members)
         return Sidecar("tfrecord", 0, about.fingerprint, table, offsets, crcs, NONE, pieces), about
 
 
