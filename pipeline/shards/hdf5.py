@@ -1,7 +1,7 @@
 """HDF5 shards: one contiguous dataset per key, the batches back to back; tables of batches and rows beside them.
 
-h5py builds the skeleton and closes it; the bytes then go to their offsets through our own file layer, which is faster
-and needs no lock.
+h5py builds the skeleton in memory and closes it; all bytes then go to their offsets through our own file layer, which is
+faster and needs no lock.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from seqprep.shards.checksum import checksum
-from seqprep.shards.hdf5_file import StorageFile, create_dataset, new_file, plain_bytes
+from seqprep.shards.hdf5_file import Skeleton, create_dataset, new_file, plain_bytes
 from seqprep.shards.sidecar import Pieces
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
@@ -71,17 +71,21 @@ class Hdf5Writer:
         for key, spec in table.keys.items():
             datasets[key] = ((int(begins[key][-1]), *spec.shape), spec.dtype)
         self.crcs: dict[str, UInt32] = {key: np.zeros(len(table.batch_rows), np.uint32) for key in table.keys}
-        self.descriptor = storage.open(self.partial)
-        try:
-            places = _build_skeleton(StorageFile(storage, self.descriptor, self.partial), datasets)
-            for name, array in small.items():
-                storage.write(self.descriptor, [plain_bytes(array)], places[name], self.partial)
-        except BaseException:
-            storage.discard(self.descriptor, self.partial)
-            raise
+        skeleton = Skeleton()
+        places = _build(skeleton, datasets)
+        for name, array in small.items():
+            skeleton.put(places[name], plain_bytes(array))
         self.offsets: dict[str, Int64] = {
             key: places[key] + begins[key][:-1] * spec.nbytes for key, spec in table.keys.items()
         }
+        self.descriptor = storage.open(self.partial)
+        try:
+            for offset, data in skeleton.runs():
+                storage.write(self.descriptor, [data], offset, self.partial)
+            storage.truncate(self.descriptor, skeleton.size, self.partial)
+        except BaseException:
+            storage.discard(self.descriptor, self.partial)
+            raise
 
     def write(self, batch: int, arrays: Mapping[str, Array]) -> None:
         """Writes one batch.
@@ -105,9 +109,9 @@ class Hdf5Writer:
         """Nothing is open but the descriptor."""
 
 
-def _build_skeleton(target: StorageFile, datasets: Mapping[str, tuple[tuple[int, ...], str]]) -> dict[str, int]:
+def _build(skeleton: Skeleton, datasets: Mapping[str, tuple[tuple[int, ...], str]]) -> dict[str, int]:
     """Makes the file with all its datasets allocated, and gives the file offset of each (0 for one without bytes)."""
-    with new_file(target) as file:
+    with new_file(skeleton) as file:
         made = {name: create_dataset(file, name, shape, dtype) for name, (shape, dtype) in datasets.items()}
         file.flush()
         return {name: int(dataset.id.get_offset() or 0) for name, dataset in made.items()}

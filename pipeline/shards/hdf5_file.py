@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,24 +23,15 @@ from seqprep.types import Array, numpy_dtype
 VERSION = 1
 
 
-class StorageFile:
-    """A file as h5py's driver for Python objects wants it.
+class _PythonFile:
+    """What h5py's driver for Python objects wants of a file."""
 
-    Args:
-        storage: the file layer.
-        descriptor: of the file, empty and open for writing.
-        path: of the file.
-    """
-
-    def __init__(self, storage: Storage, descriptor: int, path: Path) -> None:
-        self._storage, self._descriptor, self._path = storage, descriptor, path
-        self._position = 0
-        self.error: BaseException | None = None
+    size = 0
+    _position = 0
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Sets the position, counted from the start or the end."""
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position}.get(whence)
-        self._position = (os.fstat(self._descriptor).st_size if base is None else base) + offset
+        """Sets the position, counted from the start, from itself, or from the end."""
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
         return self._position
 
     def tell(self) -> int:
@@ -49,19 +41,16 @@ class StorageFile:
     def write(self, data: Any) -> int:
         """Writes at the position."""
         size = len(data)
-        try:
-            if self.error is None:
-                self._storage.write(self._descriptor, [data], self._position, self._path)
-        except BaseException as error:  # noqa: BLE001  # Ctrl-C as well: raised by `check`
-            self.error = error
+        self._write(self._position, data)
         self._position += size
+        self.size = max(self.size, self._position)
         return size
 
     def readinto(self, buffer: Any) -> int:
         """Reads at the position; what was never written reads as zeros."""
         view = memoryview(buffer).cast("B")
-        done = read_exactly(self._descriptor, view, self._position)
-        view[done:] = bytes(len(view) - done)
+        view[:] = bytes(len(view))
+        self._read(self._position, view)
         self._position += len(view)
         return len(view)
 
@@ -73,16 +62,38 @@ class StorageFile:
 
     def truncate(self, size: int | None = None) -> int:
         """Sets the file's size."""
-        size = self._position if size is None else size
-        try:
-            if self.error is None:
-                self._storage.truncate(self._descriptor, size, self._path)
-        except BaseException as error:  # noqa: BLE001
-            self.error = error
-        return size
+        self.size = self._position if size is None else size
+        self._truncate(self.size)
+        return self.size
 
     def flush(self) -> None:
         """Nothing is kept back."""
+
+    def check(self) -> None:
+        """Raises what went wrong."""
+
+    def _write(self, offset: int, data: Any) -> None:
+        raise NotImplementedError
+
+    def _read(self, offset: int, view: memoryview) -> None:
+        raise NotImplementedError
+
+    def _truncate(self, size: int) -> None:
+        """Nothing, unless there is a file."""
+
+
+class StorageFile(_PythonFile):
+    """A file on the disk.
+
+    Args:
+        storage: the file layer.
+        descriptor: of the file, empty and open for writing.
+        path: of the file.
+    """
+
+    def __init__(self, storage: Storage, descriptor: int, path: Path) -> None:
+        self._storage, self._descriptor, self._path = storage, descriptor, path
+        self.error: BaseException | None = None
 
     def check(self) -> None:
         """Raises what went wrong, once.
@@ -94,9 +105,61 @@ class StorageFile:
         if error is not None:
             raise error
 
+    def _write(self, offset: int, data: Any) -> None:
+        try:
+            if self.error is None:
+                self._storage.write(self._descriptor, [data], offset, self._path)
+        except BaseException as error:  # noqa: BLE001  # Ctrl-C as well: raised by `check`
+            self.error = error
+
+    def _read(self, offset: int, view: memoryview) -> None:
+        read_exactly(self._descriptor, view, offset)
+
+    def _truncate(self, size: int) -> None:
+        try:
+            if self.error is None:
+                self._storage.truncate(self._descriptor, size, self._path)
+        except BaseException as error:  # noqa: BLE001
+            self.error = error
+
+
+class Skeleton(_PythonFile):
+    """A file in memory, of which only what is written takes room."""
+
+    def __init__(self) -> None:
+        self._written: list[tuple[int, bytes]] = []
+
+    def put(self, offset: int, data: Array) -> None:
+        """Writes bytes at an offset."""
+        if len(data):
+            self._write(offset, data)
+
+    def runs(self) -> list[tuple[int, bytearray]]:
+        """What is written, in stretches that don't touch: offset and bytes, ascending."""
+        runs: list[tuple[int, bytearray]] = []
+        for offset, data in sorted(self._written, key=lambda entry: entry[0]):
+            if not runs or offset > runs[-1][0] + len(runs[-1][1]):
+                runs.append((offset, bytearray()))
+            begin, held = runs[-1]
+            held.extend(bytes(max(offset + len(data) - begin - len(held), 0)))
+        begins = [begin for begin, _ in runs]
+        for offset, data in self._written:  # the later write wins
+            begin, held = runs[bisect_right(begins, offset) - 1]
+            held[offset - begin : offset - begin + len(data)] = data
+        return runs
+
+    def _write(self, offset: int, data: Any) -> None:
+        self._written.append((offset, bytes(data)))
+
+    def _read(self, offset: int, view: memoryview) -> None:
+        for begin, data in self._written:
+            first, last = max(begin, offset), min(begin + len(data), offset + len(view))
+            if first < last:
+                view[first - offset : last - offset] = data[first - begin : last - begin]
+
 
 @contextmanager
-def new_file(target: StorageFile) -> Iterator[Any]:
+def new_file(target: StorageFile | Skeleton) -> Iterator[Any]:
     """Makes an HDF5 file that says what it is; `libver="earliest"` gives equal bytes in every h5py release.
 
     Raises:
