@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from seqprep.cli.options import common, print_json, warnings_told
+from seqprep.cli.options import common, print_json, summary_sentence, warnings_told
 
 
 def frames(value: str) -> int | str:
@@ -42,6 +42,7 @@ _FLAGS: tuple[tuple[str, str, Any, str], ...] = (
     ("--epochs", "epochs", int, "Passes over the input, each in an order of its own."),
     ("--partition", "partition", str, "k/n: only part k (from 1) of n of the ordered sequences."),
     ("--format", "output.format", click.Choice(["hdf5", "tfrecord"]), "Format of the shards."),
+    ("--compression", "output.compression", click.Choice(["none", "gzip", "zstd"]), "Compression of the shards."),
     ("--shard-size", "output.shard_size", str, "Size of a shard, such as 256MB."),
 )
 
@@ -64,7 +65,9 @@ def _config_flags(command: Any) -> Any:
     "--set", "assignments", multiple=True, metavar="KEY.PATH=VALUE", help="Set anything of the configuration."
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; the number of cores unless given.")
-@click.option("--overwrite", is_flag=True, help="Replace what OUTPUT holds, if it was made from something else.")
+@click.option(
+    "--overwrite", is_flag=True, help="Replace what OUTPUT holds, if it was made from something else or is damaged."
+)
 @common
 def command(
     paths: tuple[str, ...],
@@ -104,10 +107,10 @@ def command(
     if as_json:
         print_json(asdict(summary))
         return
-    click.echo(_sentence(summary))
+    click.echo(summary_sentence(summary))
     for part in (summary.parts or {"": summary}).values():
         if summary.parts:
-            click.echo(f"  {_sentence(part)}")
+            click.echo(f"  {summary_sentence(part)}")
         for reason, count in part.report.get("left_out", {}).items():
             click.echo(f"  left out by {reason}: {_counted(count)}")
         for line in cut_lines(part.report.get("cut", {})):
@@ -146,15 +149,3 @@ def _document(
 
 def _counted(count: dict[str, int]) -> str:
     return ", ".join(f"{number:,} {what}" for what, number in count.items() if number)
-
-
-def _sentence(summary: Any) -> str:
-    from seqprep.config.units import format_bytes
-
-    done = "already complete" if summary.already_complete else "done"
-    speed = "" if summary.already_complete else f" in {summary.seconds:.1f} s"
-    passes = "" if summary.epochs == 1 else f" in {summary.epochs} passes"
-    return (
-        f"{summary.path}: {done}: {summary.sequences:,} sequences{passes} as {summary.rows:,} rows in {summary.batches:,} batches, "
-        f"{summary.shards:,} shards, {format_bytes(summary.bytes)}{speed}"
-    )

@@ -13,9 +13,14 @@ _PLAIN_SECONDS = 10.0
 
 
 class ProgressDisplay:
-    """Shows what is done, how fast, and the time left, on stderr."""
+    """Shows what is done, how fast, and the time left, on stderr.
 
-    def __init__(self) -> None:
+    Args:
+        unit: what is counted.
+    """
+
+    def __init__(self, unit: str = "rows") -> None:
+        self._unit = unit
         self._bar: Any = None
         self._started = self._shown = time.monotonic()
 
@@ -24,7 +29,7 @@ class ProgressDisplay:
         from seqprep.config.units import format_bytes
 
         seconds = max(time.monotonic() - self._started, 1e-9)
-        self.show(progress.rows, progress.rows_total, "rows", f"{format_bytes(progress.bytes / seconds)}/s")
+        self.show(progress.rows, progress.rows_total, self._unit, f"{format_bytes(progress.bytes / seconds)}/s")
 
     def show(self, done: int, total: int, unit: str, rate: str = "") -> None:
         """Shows a state.

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqprep import hashing
+from seqprep.errors import DependencyError
 
 Array = npt.NDArray[Any]
 Int32 = npt.NDArray[np.int32]
@@ -21,9 +22,28 @@ UInt32 = npt.NDArray[np.uint32]
 
 TENSOR_DTYPES = {
     "float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "int64": 9, "bool": 10,
-    "uint16": 17, "float16": 19, "uint32": 22, "uint64": 23,
+    "bfloat16": 14, "uint16": 17, "float16": 19, "uint32": 22, "uint64": 23,
 }  # fmt: skip
 """TensorFlow's numbers of dtypes (tensorflow/core/framework/types.proto)."""
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """numpy's dtype of a name; also of bfloat16, which is no numpy dtype but one of the package ml_dtypes.
+
+    Raises:
+        DependencyError: bfloat16 without ml_dtypes.
+        TypeError, ValueError, SyntaxError: there is no such dtype.
+    """
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise DependencyError(
+            "dtype bfloat16 needs the package ml_dtypes; pip install 'seqprep[bfloat16]' brings it"
+        ) from error
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
 
 
 class FrameRange(NamedTuple):
@@ -38,7 +58,7 @@ class KeySpec:
     """What the arrays of one key look like."""
 
     dtype: str
-    """numpy's name of the dtype, such as "float32"."""
+    """numpy's name of the dtype, such as "float32"; or "bfloat16"."""
     shape: tuple[int | None, ...] = ()
     """Shape of one frame, or of the one value if the key has no time axis. None is a ragged axis: its size differs
     from sequence to sequence."""
@@ -62,7 +82,7 @@ class KeySpec:
     @cached_property
     def nbytes(self) -> int:
         """Bytes of one unit: of one frame (or of the one value) without ragged axes."""
-        return int(np.dtype(self.dtype).itemsize * np.prod(self.unit_shape, dtype=np.int64))
+        return int(numpy_dtype(self.dtype).itemsize * np.prod(self.unit_shape, dtype=np.int64))
 
     def units(self, sizes: Int64) -> Int64:
         """Counts the units of frames.

@@ -19,7 +19,10 @@ LAYERS = {
 }  # fmt: skip
 HEAVY = {
     "tensorflow": {"runtime"},
-    "h5py": {"sources/hdf5", "shards/hdf5.py"},
+    "h5py": {
+        "sources/hdf5", "shards/hdf5_file.py", "shards/hdf5_layout.py", "shards/flat_hdf5.py",
+    },
+    "ml_dtypes": {"types.py"},
     "soundfile": {"sources/audio/soundfiles.py"},
     "soxr": {"sources/audio/resample.py"},
     "kaldi_native_fbank": {"sources/audio/features.py"},

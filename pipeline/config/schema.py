@@ -49,7 +49,7 @@ class KeyConfig(Options):
     input: bool = False
     """The key in whose frames chunks are counted; the first key unless told."""
     dtype: str | None = None
-    """numpy dtype to store; null keeps the source's (float32 or float64 for normalised values)."""
+    """numpy dtype to store, or bfloat16; null keeps the source's (float32 or float64 for normalised values)."""
     normalize: Annotated[NormalizeConfig | None, BeforeValidator(_normalize)] = None
     """How values are normalised, before they are padded."""
     rate: int | None = Field(default=1, ge=1, le=MOST_ROW_FRAMES)
@@ -199,11 +199,20 @@ class OutputConfig(Options):
     path: str
     """A folder; with `split`, {split} in it stands for the part's name."""
     format: Literal["hdf5", "tfrecord"] = "hdf5"
-    compression: Literal["none"] = "none"
+    compression: Literal["none", "gzip", "zstd"] = "none"
+    """Of the shards; TFRecord knows gzip alone."""
     shard_size: Annotated[
         int, BeforeValidator(lambda size: parse_bytes(size, "output.shard_size")), Field(le=1 << 62)
     ] = 256_000_000
     """Bytes of a shard's rows without padding; larger sequences are split over shards."""
+
+    @model_validator(mode="after")
+    def _known_to_readers(self) -> OutputConfig:
+        if self.format == "tfrecord" and self.compression == "zstd":
+            raise ValueError(
+                "output.compression is 'zstd', which no reader of TFRecord knows; use gzip, or output.format hdf5"
+            )
+        return self
 
 
 def _none_is_empty(value: Any) -> Any:

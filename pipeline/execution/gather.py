@@ -23,7 +23,7 @@ from seqprep.planning import (
     unit_places,
 )
 from seqprep.sources import Source
-from seqprep.types import Array, FrameRange, Int64, KeySpec
+from seqprep.types import Array, FrameRange, Int64, KeySpec, numpy_dtype
 
 
 class ShardGatherer:
@@ -94,7 +94,8 @@ class ShardGatherer:
                 else:
                     places = self._plan.owner[rows]
                 count = places.size * spec.nbytes
-                out = self._buffers[name][:count].view(spec.dtype).reshape(*places.shape, *spec.unit_shape)
+                dtype = numpy_dtype(spec.dtype)
+                out = self._buffers[name][:count].view(dtype).reshape(*places.shape, *spec.unit_shape)
                 # mode="clip" alone lets numpy write straight into `out`; every place is in range anyway
                 arrays[name] = np.take(self._flat[name], places, axis=0, out=out, mode="clip")
             yield arrays
@@ -125,7 +126,7 @@ def _read_stretches(
     normalizer: Normalizer | None,
 ) -> Array:
     """Reads one key of all sequences into a flat buffer."""
-    flat = np.empty((needed.total, *spec.unit_shape), spec.dtype)
+    flat = np.empty((needed.total, *spec.unit_shape), numpy_dtype(spec.dtype))
     with np.errstate(over="ignore"):
         flat[PAD_PLACE] = pad_value
         flat[OUTSIDE_PLACE] = rule.pad_constant
@@ -163,7 +164,7 @@ def _normalized(source: Source, key: str, sequence: int, frames: FrameRange, nor
 
 def _read_values(source: Source, task: ShardTask, name: str, spec: KeySpec, pad_value: float) -> Array:
     """Reads a key without time of all sequences, and puts what empty rows hold behind them; [sequences + 1, …]."""
-    values = np.empty((len(task.sequence) + 1, *spec.unit_shape), spec.dtype)
+    values = np.empty((len(task.sequence) + 1, *spec.unit_shape), numpy_dtype(spec.dtype))
     with np.errstate(over="ignore"):
         values[-1] = pad_value
     for place in np.argsort(task.sequence, kind="stable").tolist():
@@ -176,12 +177,13 @@ def _read_values(source: Source, task: ShardTask, name: str, spec: KeySpec, pad_
 
 def _convert(values: Array, target: Array, place: str) -> None:
     """Stores values in another dtype of the same kind; what the dtype can't hold is an error, not another value."""
+    too_large = f"{place}: holds values too large for {target.dtype}; store it as another dtype"
     with np.errstate(over="raise"):
         try:
             target[...] = values
         except FloatingPointError as error:
-            raise SourceError(
-                f"{place}: holds values too large for {target.dtype}; store it as another dtype"
-            ) from error
+            raise SourceError(too_large) from error
+    if target.dtype.name == "bfloat16" and (np.isinf(target) & np.isfinite(values)).any():  # its casts raise nothing
+        raise SourceError(too_large)
     if target.dtype.kind in "iu" and not np.array_equal(target, np.broadcast_to(values, target.shape)):
         raise SourceError(f"{place}: holds values outside the range of {target.dtype}; store it as another dtype")

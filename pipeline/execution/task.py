@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from seqprep.planning import NO_ROW, DatasetPlan, KeyRows, ShardPlan, ShardTask
 from seqprep.shards import (
     ShardRecord,
     ShardTable,
+    SharedLock,
     Storage,
     read_sidecar,
     record_of,
@@ -41,6 +43,11 @@ class Job:
     format: str
     fingerprint: str
     storage: Storage
+    compression: str = "none"
+    description: bytes = b""
+    """Of the dataset; each shard holds it."""
+    lock: SharedLock | None = None
+    """Of the run, for each task to hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +59,9 @@ class NumberedTask:
     task: ShardTask
 
 
-def number_tasks(plan: DatasetPlan) -> Iterator[NumberedTask]:
-    """Gives the tasks of a plan in order, each made when it is asked for."""
-    return (NumberedTask(number=i, count=len(plan), task=plan.task(i)) for i in range(len(plan)))
+def number_tasks(plan: DatasetPlan, shards: Sequence[int]) -> Iterator[NumberedTask]:
+    """Gives the tasks of some shards of a plan in order, each made when it is asked for."""
+    return (NumberedTask(number=i, count=len(plan), task=plan.task(i)) for i in shards)
 
 
 def run_task(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
@@ -63,14 +70,20 @@ def run_task(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
     Raises:
         SourceError: a sequence can't be read.
         OutputError: the shard can't be written.
+        BusyError: the run that the task is part of has ended.
     """
+    with job.lock.joined() if job.lock else contextlib.nullcontext():
+        return _make_shard(job, numbered, advance)
+
+
+def _make_shard(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
     path = job.folder / shard_name(numbered.number, numbered.count, job.format)
-    finished = _finished(path, job.fingerprint)
+    plan = numbered.task.plan()
+    table = shard_table(plan, numbered.task, job.stored, job.source.tags)
+    finished = finished_shard(path, job.fingerprint, table)
     if finished is not None:
         advance(numbered.task.rows, 0)
         return finished
-    plan = numbered.task.plan()
-    table = shard_table(plan, numbered.task, job.stored, job.source.tags)
     gatherer = ShardGatherer(job.source, numbered.task, plan, job.stored, job.pad_values, job.normalizers)
     done = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.sequence != NO_ROW)])[plan.bounds]
 
@@ -80,18 +93,33 @@ def run_task(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
             advance(rows, sum(array.nbytes for array in arrays.values()))
         advance(plan.dropped.rows, 0)
 
-    return write_shard(path, job.format, table, counted(), job.fingerprint, job.storage)
+    return write_shard(
+        path,
+        job.format,
+        table,
+        counted(),
+        job.fingerprint,
+        job.storage,
+        compression=job.compression,
+        description=job.description,
+    )
 
 
-def _finished(path: Path, fingerprint: str) -> ShardRecord | None:
-    """The record of a shard that an earlier run finished, if every byte of it is right."""
+def finished_shard(path: Path, fingerprint: str, table: ShardTable) -> ShardRecord | None:
+    """The record of a shard that an earlier run finished, if it is the one due here and every byte of it is right.
+
+    Args:
+        path: the shard.
+        fingerprint: of the run.
+        table: what the shard has to hold.
+    """
     try:
         sidecar = read_sidecar(path)
-        if sidecar.fingerprint != fingerprint or verify_shard(path, sidecar)[1]:
+        if sidecar.fingerprint != fingerprint or not sidecar.table.equals(table) or verify_shard(path, sidecar)[1]:
             return None
     except DatasetError:
         return None
-    return record_of(path.name, sidecar, int.from_bytes(sidecar.encode()[-4:], "little"))
+    return record_of(path.name, sidecar, sidecar.crc32c)
 
 
 def shard_table(plan: ShardPlan, task: ShardTask, stored: Mapping[str, KeySpec], tags: Tags) -> ShardTable:

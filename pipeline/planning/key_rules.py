@@ -15,7 +15,9 @@ from seqprep.config.units import parse_seconds
 from seqprep.config.values import FrameCount
 from seqprep.errors import ConfigError
 from seqprep.planning.layout_rules import pad_multiple
-from seqprep.types import KeySpec
+from seqprep.types import KeySpec, numpy_dtype
+
+_LARGEST_BFLOAT16 = (2 - 2**-7) * 2.0**127
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +99,7 @@ class KeyResolver:
             chunk=self._chunk(name, key.rate),
             pad_multiple=pad_multiple(name, key.rate or 1, config),
             max_frames=self._frames(budget[own], name, "batch", "max_frames", own) if own in budget else None,
-            frame_bytes=int(np.dtype(spec.dtype).itemsize * np.prod(fixed, dtype=np.int64)),
+            frame_bytes=int(numpy_dtype(spec.dtype).itemsize * np.prod(fixed, dtype=np.int64)),
             **self._context(name, spec),
         )
 
@@ -253,11 +255,11 @@ def check_holds(value: float, dtype_name: str, setting: str) -> None:
     Raises:
         ConfigError: it can't be stored.
     """
-    dtype = np.dtype(dtype_name)
-    if dtype.kind == "f":
+    dtype = numpy_dtype(dtype_name)
+    if dtype.kind == "f" or dtype_name == "bfloat16":
+        largest = float(np.finfo(dtype).max) if dtype.kind == "f" else _LARGEST_BFLOAT16
         with np.errstate(over="ignore"):
-            if np.isfinite(value) and not np.isfinite(np.array(value, np.float64).astype(dtype)):
-                largest = float(np.finfo(dtype).max)
+            if np.isfinite(value) and not np.isfinite(np.array(value, np.float64).astype(dtype).astype(np.float64)):
                 raise ConfigError(f"{setting} is {value}, which {dtype} can't hold; use a number up to {largest:g}")
         return
     least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)

@@ -14,9 +14,11 @@ from seqprep.config import Config, KeyConfig, OrderName, suggestion
 from seqprep.errors import ConfigError
 from seqprep.planning.key_rules import KeyResolver, KeyRule, check_holds
 from seqprep.planning.layout_rules import BatchRule, OrderRule, batch_rule, check_packing, order_name
-from seqprep.types import KeySpec
+from seqprep.types import KeySpec, numpy_dtype
 
-RESERVED_NAMES = frozenset({"seq_idx", "seq_tag", "segment_row", "segment_start", "batches", "rows", "segments"})
+RESERVED_NAMES = frozenset(
+    {"seq_idx", "seq_tag", "segment_row", "segment_start", "batches", "rows", "segments", "seqprep"}
+)
 """Names that batches and shard files use themselves."""
 
 
@@ -55,6 +57,7 @@ def output_spec(name: str, spec: KeySpec, config: Config) -> KeySpec:
 
     Raises:
         ConfigError: `keys.<name>.dtype` is no dtype, or one that would change the values' kind.
+        DependencyError: it is bfloat16, and ml_dtypes isn't installed.
     """
     wanted = config.keys[name].dtype if name in config.keys else None
     spec = _normalized(name, spec, config)
@@ -62,10 +65,10 @@ def output_spec(name: str, spec: KeySpec, config: Config) -> KeySpec:
         return spec
     setting = f"{config.document.where(('keys', name, 'dtype'))}: keys.{name}.dtype is {wanted!r}"
     try:
-        dtype = np.dtype(wanted)
+        dtype = numpy_dtype(wanted)
     except (TypeError, ValueError, SyntaxError) as error:
         raise ConfigError(f"{setting}, which numpy doesn't know; use one such as float16 or int32") from error
-    if dtype.kind not in "biuf" or dtype.itemsize > 8 or not _can_stand_for(dtype, np.dtype(spec.dtype)):
+    if _kind(dtype) not in "biuf" or dtype.itemsize > 8 or not _can_stand_for(dtype, numpy_dtype(spec.dtype)):
         raise ConfigError(
             f"{setting}, but the source holds {spec.dtype}, which it can't stand for; use a dtype of the same kind"
         )
@@ -89,8 +92,13 @@ def _normalized(name: str, spec: KeySpec, config: Config) -> KeySpec:
 
 def _can_stand_for(dtype: np.dtype[Any], held: np.dtype[Any]) -> bool:
     """Whether values go from one to the other with a float's rounding at most; what integers can't hold is an error."""
-    both = {dtype.kind, held.kind}
+    both = {_kind(dtype), _kind(held)}
     return both <= {"i", "u"} or both == {"f"} or np.can_cast(held, dtype)
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    """numpy's letter of the dtype's kind; bfloat16, which numpy takes for raw bytes, is a float."""
+    return "f" if dtype.name == "bfloat16" else dtype.kind
 
 
 def resolve(

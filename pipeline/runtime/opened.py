@@ -16,8 +16,8 @@ import numpy as np
 from seqprep.files import OpenFile, read_exactly
 from seqprep.planning import positions, segment_ids
 from seqprep.runtime.pool import aligned
-from seqprep.shards import ShardTable, Sidecar, crc32c
-from seqprep.types import Array, Int64, UInt8
+from seqprep.shards import Decoder, ShardTable, Sidecar, crc32c
+from seqprep.types import Array, Int64, UInt8, numpy_dtype
 
 SMALL_BYTES = 1 << 15
 """Arrays of at most this many bytes are small; a checksum of so few isn't worth letting go of the interpreter lock."""
@@ -91,6 +91,7 @@ class OpenedShard:
     __slots__ = (
         "_placed",
         "blocks",
+        "decoder",
         "derived",
         "dtypes",
         "entries",
@@ -108,7 +109,7 @@ class OpenedShard:
             name: values for name, values in table.fields.items() if "/" not in name or name.split("/")[0] in keys
         }
         self.path, self.tags = str(path), table.tags
-        self.dtypes = {key: (number, np.dtype(table.keys[key].dtype)) for number, key in enumerate(keys)}
+        self.dtypes = {key: (number, numpy_dtype(table.keys[key].dtype)) for number, key in enumerate(keys)}
         self.fields = {
             name: Field(values.dtype, values.shape[1:], values[:1].nbytes) for name, values in fields.items()
         }
@@ -116,7 +117,8 @@ class OpenedShard:
         self.derived = {f"{key}/{what}": (key, make) for key in packed for what, make in DERIVED.items()}
         self.names = (*keys, *fields, *self.derived, "seq_tag")
         self._placed: dict[int, dict[str, Placed]] = {}
-        held = _hold(path, sidecar, keys, most_held_bytes, verify)
+        self.decoder = Decoder(path, sidecar, sidecar.pieces) if sidecar.pieces is not None else None
+        held = {} if self.decoder else _hold(path, sidecar, keys, most_held_bytes, verify)
         self.held_bytes = sum(map(len, held.values()))
         self.read = [key for key in keys if key not in held]  # those of the entries' ranges
         blocks, bounds, places = _lay_out(table, list(fields.values()), held)

@@ -165,6 +165,12 @@ class BatchReader:
         memory = memoryview(lease)  # type: ignore[arg-type]
         try:
             file = self._files.get(shard.path)
+            if shard.decoder is not None:
+                shard.decoder.fill(
+                    file.descriptor,
+                    [(memory[at : at + size], offset, crc if verify else None) for at, size, offset, crc in ranges],
+                )
+                ranges = ()
             for number, (place, size, offset, crc) in enumerate(ranges):
                 target = memory[place : place + size]
                 if preadv(file.descriptor, [target], offset) != size and (

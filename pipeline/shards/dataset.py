@@ -8,7 +8,7 @@ import numpy as np
 
 from seqprep.errors import CorruptError, DatasetError
 from seqprep.shards.index import Index, read_index
-from seqprep.shards.sidecar import Sidecar, read_sidecar
+from seqprep.shards.sidecar import Sidecar, read_sidecar, sidecar_path
 from seqprep.types import Int64
 
 
@@ -34,13 +34,24 @@ class Dataset:
             size = (self.path / name).stat().st_size
         except OSError as error:
             raise DatasetError(
-                f"{self.path / name}: the shard can't be opened: {error.strerror}; make the dataset again"
+                f"{self.path / name}: the shard can't be opened: {error.strerror}; seqprep repair makes it again"
             ) from error
         if size != expected:
             raise CorruptError(
                 f"{self.path / name}: the shard has {size} bytes where the index says {expected} "
-                f"({'cut off' if size < expected else 'replaced or appended to'}?); make the dataset again"
+                f"({'cut off' if size < expected else 'replaced or appended to'}?); seqprep repair makes it again"
             )
+
+    def check_files(self) -> None:
+        """Looks whether every sidecar is there, beyond the shards' sizes.
+
+        Raises:
+            DatasetError: one is missing.
+        """
+        for number in range(len(self.index.shards)):
+            path = sidecar_path(self.shard_path(number))
+            if not path.is_file():
+                raise DatasetError(f"{path}: the sidecar is missing; seqprep repair makes it again")
 
     def __getstate__(self) -> Path:
         return self.path

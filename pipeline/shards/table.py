@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from seqprep.types import Array, Int64, KeySpec, Tags
+from seqprep.types import Array, Int64, KeySpec, Tags, numpy_dtype
+
+NUMBERS = ("epoch", "dropped_rows", "dropped_frames")
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,87 @@ class ShardTable:
         sizes = self.batch_sizes[key].tolist()
         return [(*front, *spec.shape_of(own)) for front, own in zip(fronts, sizes, strict=True)]
 
+    def shape(self, key: str, batch: int) -> tuple[int, ...]:
+        """Shape of one batch's array, as in `shapes`."""
+        spec = self.keys[key]
+        sizes = self.batch_sizes[key][batch].tolist() if spec.ragged else ()
+        own = spec.shape_of(sizes)
+        if not spec.has_time:
+            return (int(self.batch_entries[batch]), *own)
+        return (int(self.batch_rows[batch]), int(self.batch_frames[key][batch]), *own)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """What is said of the shard as a whole, by the names of the fields above."""
+        return {name: getattr(self, name) for name in NUMBERS}
+
+    def part(self, begin: int, end: int) -> ShardTable:
+        """The batches from `begin` up to `end`; what was dropped counts with the first."""
+        batches, entries = slice(begin, end), slice(int(self.bounds[begin]), int(self.bounds[end]))
+        return ShardTable(
+            keys=self.keys,
+            batch_rows=self.batch_rows[batches],
+            batch_frames={key: frames[batches] for key, frames in self.batch_frames.items()},
+            batch_sizes={key: sizes[batches] for key, sizes in self.batch_sizes.items()},
+            fields={name: values[entries] for name, values in self.fields.items()},
+            tags=self.tags.stretch(entries.start, entries.stop),
+            batch_segments=None if self.batch_segments is None else self.batch_segments[batches],
+            epoch=self.epoch,
+            dropped_rows=0 if begin else self.dropped_rows,
+            dropped_frames=0 if begin else self.dropped_frames,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[ShardTable]) -> ShardTable:
+        """Tables of equal keys and fields, and of one pass, one behind the other.
+
+        Args:
+            parts: at least one.
+        """
+        first = parts[0]
+        tags = [part.tags for part in parts]
+        shift = np.cumsum([0, *(len(of.data) for of in tags)])
+        return cls(
+            keys=first.keys,
+            batch_rows=np.concatenate([part.batch_rows for part in parts]),
+            batch_frames={
+                key: np.concatenate([part.batch_frames[key] for part in parts]) for key in first.batch_frames
+            },
+            batch_sizes={key: np.concatenate([part.batch_sizes[key] for part in parts]) for key in first.batch_sizes},
+            fields={name: np.concatenate([part.fields[name] for part in parts]) for name in first.fields},
+            tags=Tags(
+                np.concatenate([of.data for of in tags]),
+                np.concatenate([of.ends + before for of, before in zip(tags, shift, strict=False)]),
+            ),
+            batch_segments=None
+            if first.batch_segments is None
+            else np.concatenate([part.batch_entries for part in parts]),
+            epoch=first.epoch,
+            dropped_rows=sum(part.dropped_rows for part in parts),
+            dropped_frames=sum(part.dropped_frames for part in parts),
+        )
+
+    def equals(self, other: ShardTable) -> bool:
+        """Whether another table says the same."""
+        return (
+            dict(self.keys) == dict(other.keys)
+            and np.array_equal(self.batch_rows, other.batch_rows)
+            and _equal_arrays(self.batch_frames, other.batch_frames)
+            and _equal_arrays(self.batch_sizes, other.batch_sizes)
+            and np.array_equal(self.batch_entries, other.batch_entries)
+            and (self.batch_segments is None) == (other.batch_segments is None)
+            and self.numbers == other.numbers
+            and _equal_arrays(self.fields, other.fields)
+            and self.tags == other.tags
+        )
+
     def array_bytes(self, key: str) -> Int64:
         """Bytes of each batch's array; int64 [batches]."""
         return np.diff(self.units_before(key)) * self.keys[key].nbytes
+
+
+def _equal_arrays(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(values, other[name]) for name, values in one.items())
 
 
 def describe_keys(keys: Mapping[str, KeySpec]) -> dict[str, dict[str, object]]:
@@ -112,9 +193,22 @@ def parse_keys(described: Mapping[str, Mapping[str, object]]) -> dict[str, KeySp
         if not isinstance(shape, list) or not (labels is None or isinstance(labels, list)):
             raise TypeError(f"key {name!r} is described wrongly")
         keys[name] = KeySpec(
-            dtype=np.dtype(str(entry["dtype"])).name,
+            dtype=numpy_dtype(str(entry["dtype"])).name,
             shape=tuple(None if size is None else int(size) for size in shape),
             has_time=bool(entry["has_time"]),
             labels=None if labels is None else tuple(map(str, labels)),
         )
     return keys
+
+
+def describe_shard_of(description: bytes, table: ShardTable) -> bytes:
+    """Adds to what `Index.describe` gives what is said of one shard; `parse_numbers` reads that."""
+    if not description:
+        return description
+    content = json.loads(description) | {"shard": table.numbers}
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def parse_numbers(text: bytes) -> dict[str, int]:
+    """Reads what `describe_shard_of` added."""
+    return {name: int(value) for name, value in json.loads(text)["shard"].items()}

@@ -17,6 +17,9 @@ import numpy as np
 
 from seqprep.errors import OutputError
 from seqprep.shards.checksum import checksum, masked
+from seqprep.shards.codecs import codec_for
+from seqprep.shards.pieces import PieceList
+from seqprep.shards.sidecar import Pieces
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
 from seqprep.types import TENSOR_DTYPES, Array, Int64, UInt32
@@ -24,6 +27,9 @@ from seqprep.types import TENSOR_DTYPES, Array, Int64, UInt32
 SUFFIX = ".tfrecord"
 MAX_RECORD_BYTES = (1 << 31) - 1
 """Protobuf's bound on one message."""
+
+TAGS, DESCRIPTION = "seq_tag", "seqprep"
+"""Features that are lists of byte strings: each row's tag, and in the first record what the dataset is."""
 
 
 @lru_cache(1 << 12)
@@ -76,15 +82,20 @@ class TfRecordWriter:
         path: the shard's final path.
         table: what it will hold.
         storage: the file layer.
+        description: of the dataset, JSON; the first record holds it.
+        compression: none, or gzip: each record becomes a gzip member, and the file one gzip file.
 
     Raises:
         OutputError: the file can't be written.
     """
 
-    def __init__(self, path: Path, table: ShardTable, storage: Storage) -> None:
+    def __init__(
+        self, path: Path, table: ShardTable, storage: Storage, description: bytes, compression: str = "none"
+    ) -> None:
         self.partial = partial_path(path)
-        self._table, self._storage = table, storage
-        self._position = 0
+        self._table, self._storage, self._description = table, storage, description
+        self._position = 0  # in the stream of records, which is the file unless it is compressed
+        self._members = PieceList(codec_for(compression, "tfrecord"), compression) if compression != "none" else None
         batches = len(table.batch_rows)
         self.offsets: dict[str, Int64] = {key: np.zeros(batches, np.int64) for key in table.keys}
         self.crcs: dict[str, UInt32] = {key: np.zeros(batches, np.uint32) for key in table.keys}
@@ -124,7 +135,24 @@ class TfRecordWriter:
         parts.append(masked(crc).to_bytes(4, "little"))
         for key, place in placed.items():
             self.offsets[key][batch] = self._position + 12 + len(features) + place
-        self._position += self._storage.write(self.descriptor, parts, self._position, self.partial)
+        if self._members is None:
+            self._position += self._storage.write(self.descriptor, parts, self._position, self.partial)
+        else:
+            member, offset = self._members.encode(parts), self._members.end
+            self._storage.write(self.descriptor, [member], offset, self.partial)
+            self._members.note(member, offset, sum(len(part) for part in parts))
+            self._position = self._members.decoded_bytes
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """The gzip members."""
+        return self._members.pieces if self._members else None
+
+    def finish(self) -> None:
+        """Everything is written."""
+
+    def abandon(self) -> None:
+        """Nothing is open but the descriptor."""
 
     def _fields(self, batch: int) -> bytes:
         """The features that are small: fields of the rows, and tags."""
@@ -136,4 +164,6 @@ class TfRecordWriter:
             parts += [tensor_head(name, values.dtype.name, values[rows].shape, len(data)), data]
         tags = table.tags.stretch(rows.start, rows.stop)
         raw, ends = tags.data.tobytes(), tags.ends.tolist()
-        return b"".join([*parts, bytes_feature("seq_tag", [raw[start:end] for start, end in pairwise([0, *ends])])])
+        if batch == 0 and self._description:
+            parts.append(bytes_feature(DESCRIPTION, [self._description]))
+        return b"".join([*parts, bytes_feature(TAGS, [raw[start:end] for start, end in pairwise([0, *ends])])])
