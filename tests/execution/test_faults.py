@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,19 @@ import pytest
 
 import seqprep
 from seqprep.cli.main import main
-from seqprep.errors import OutputError, SeqprepError
+from seqprep.errors import OutputError
 from seqprep.shards import INDEX_NAME, LOCK_NAME, Storage
 
 from .small import FORMATS, assert_none_or_whole, content, small
 from .systems import FailingStorage, FailingSystem, QuickStorage
 
 ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-REMEDIES = {errno.ENOSPC: "free some space", errno.EDQUOT: "quota", errno.EROFS: "read-only", errno.EIO: "check the disk"}
+REMEDIES = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "quota",
+    errno.EROFS: "read-only",
+    errno.EIO: "check the disk",
+}
 KINDS = [(format, "none") for format in FORMATS] + [("hdf5", "gzip"), ("tfrecord", "gzip")]
 
 
@@ -123,9 +129,9 @@ def test_the_other_commands_fail_as_clearly_and_go_on(tmp_path: Path, command: s
     whole = content(run(counting))
     for number in range(1, len(counting.system.calls), 5):
         damage()
-        try:
-            run(FailingStorage(number, errno.ENOSPC))
-        except SeqprepError as failure:
-            assert "free some space" in str(failure)
+        failing = FailingStorage(number, errno.ENOSPC)
+        quiet = counting.system.calls[number] in ("unlink", "close")
+        with nullcontext() if quiet else pytest.raises(OutputError, match="free some space"):
+            run(failing)
         assert content(run(quick)) == whole
     assert content(one) == whole_one

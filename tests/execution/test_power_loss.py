@@ -94,7 +94,9 @@ def repairing(folder: Path, format: str, step: int) -> None:
     ending = {"hdf5": "h5", "tfrecord": "tfrecord"}[format]
     lost = ("shard-00000-of-00002.idx", f"shard-00001-of-00002.{ending}")
     left = {name: data for name, data in whole.items() if name not in lost}
-    every_power_loss(folder, lambda storage: seqprep.repair(folder, storage=storage), left, whole, step, lambda path: None)
+    every_power_loss(
+        folder, lambda storage: seqprep.repair(folder, storage=storage), left, whole, step, lambda path: None
+    )
 
 
 @pytest.mark.parametrize("format", FORMATS)
