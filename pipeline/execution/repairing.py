@@ -16,7 +16,7 @@ from seqprep.config import Config, load_config
 from seqprep.errors import CorruptError, DatasetError, MismatchError, UnfinishedError
 from seqprep.execution.merging import merged_index
 from seqprep.execution.planning import plan_source
-from seqprep.execution.resume import MARKER_NAME, differences
+from seqprep.execution.resume import MARKER_NAME, differences, remove_leftovers
 from seqprep.execution.run import Progress, Total, describe_run, job_for, run_tasks
 from seqprep.execution.stored import CONVERTED, stored_config
 from seqprep.execution.threads import side_by_side
@@ -96,6 +96,7 @@ def repair(
         whole = state.index()
         if index is None or faults:
             write_index(folder, whole, storage)
+        remove_leftovers(folder, storage)
     return Repair(
         index=index is None or bool(faults),
         sidecars=[sidecar_path(state.paths[number]).name for number in sorted(state.sidecars)],

@@ -142,12 +142,24 @@ def prepare_folder(folder: Path, expected: Index, shards: int, storage: Storage,
 
 def tidy_folder(folder: Path, storage: Storage) -> None:
     """Removes what a run left that was stopped when its dataset was whole; as far as that is possible."""
-    left = [folder / MARKER_NAME, *(path for path in _files_of_runs(folder) if path.suffix == ".partial")]
-    left = [path for path in left if path.exists()]
-    if left or (folder / LOCK_NAME).exists():
+    if _leftovers(folder) or (folder / LOCK_NAME).exists():
         with contextlib.suppress(OutputError), FolderLock(folder, storage):
-            for path in left:
-                storage.remove(path)
+            remove_leftovers(folder, storage)
+
+
+def remove_leftovers(folder: Path, storage: Storage) -> None:
+    """Removes what a dead run left in the folder of a whole dataset; who calls has its lock.
+
+    Raises:
+        OutputError: it can't be removed.
+    """
+    for path in _leftovers(folder):
+        storage.remove(path)
+
+
+def _leftovers(folder: Path) -> list[Path]:
+    left = [folder / MARKER_NAME, *(path for path in _files_of_runs(folder) if path.suffix == ".partial")]
+    return [path for path in left if path.exists()]
 
 
 def _files_of_runs(folder: Path) -> list[Path]:

@@ -117,7 +117,7 @@ class Storage:
             try:
                 self.system.fsync(folder)
             finally:
-                self.system.close(folder)
+                _quietly(lambda: self.system.close(folder))
 
     def write_file(self, path: Path, data: bytes, sync: bool = True) -> None:
         """Writes a small file, all or nothing.

@@ -14,7 +14,7 @@ CHANGING = ("open", "mkdir", "pwritev", "ftruncate", "fsync", "rename", "unlink"
 
 
 class FailingSystem:
-    """The module os, until its n-th call; that one fails instead, and with `forever` all behind it.
+    """The module os, until its n-th call; that one fails instead, and with `forever` all behind it. Nothing is synced.
 
     Args:
         at: number of the call, from 0; −1 for none.
@@ -27,7 +27,7 @@ class FailingSystem:
         self._at, self._error, self._forever = at, error, forever
 
     def __getattr__(self, name: str) -> Any:
-        real = getattr(os, name)
+        real = getattr(QuickStorage.system, name)
         if name not in CHANGING:
             return real
 
@@ -190,7 +190,6 @@ class JournalSystem:
         self.journal.append(("truncate", self._open[descriptor], size, b""))
 
     def fsync(self, descriptor: int) -> None:
-        os.fsync(descriptor)
         name = self._open[descriptor]
         if name == ".":
             self.journal.append(("sync_folder",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import seqprep
 from seqprep.cli.main import main
-from seqprep.errors import OutputError, SeqprepError
+from seqprep.errors import OutputError
 from seqprep.shards import INDEX_NAME, LOCK_NAME, Storage
 
 from .small import FORMATS, assert_none_or_whole, content, small
@@ -128,9 +129,9 @@ def test_the_other_commands_fail_as_clearly_and_go_on(tmp_path: Path, command: s
     whole = content(run(counting))
     for number in range(1, len(counting.system.calls), 5):
         damage()
-        try:
-            run(FailingStorage(number, errno.ENOSPC))
-        except SeqprepError as failure:
-            assert "free some space" in str(failure)  # noqa: PT017 - whether it fails depends on the number
+        failing = FailingStorage(number, errno.ENOSPC)
+        quiet = counting.system.calls[number] in ("unlink", "close")
+        with nullcontext() if quiet else pytest.raises(OutputError, match="free some space"):
+            run(failing)
         assert content(run(quick)) == whole
     assert content(one) == whole_one
