@@ -28,6 +28,9 @@ from seqprep.config.values import (
 )
 from seqprep.errors import ConfigError
 
+BY_FILE = "file"
+"""What stands for the path of a file of statistics where a dataset says how it was made."""
+
 
 class NormalizeConfig(Options):
     """How a key's values are brought to mean 0 and deviation 1."""
@@ -274,7 +277,7 @@ class Config(Options):
         del settings["output"]["path"]
         for key in settings["keys"].values():
             if key["normalize"] and key["normalize"]["by"] != "sequence":
-                key["normalize"]["by"] = "file"  # what it says is part of the input's fingerprint
+                key["normalize"]["by"] = BY_FILE  # what it says is part of the input's fingerprint
         settings["keys"] = list(settings["keys"].items())  # their order counts: the first may be the input key
         if settings["split"] is not None:
             settings["split"]["parts"] = list(settings["split"]["parts"].items())  # and so does theirs

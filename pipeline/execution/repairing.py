@@ -166,8 +166,9 @@ class _State:
         records = [record for record in self.records if record is not None]
         runs: list[tuple[Index, list[ShardRecord]]] = []
         for path, record in zip(self.paths, records, strict=True):
-            if not runs or runs[-1][0].fingerprint != read_sidecar(path).fingerprint:
-                runs.append((dataset_of(path), []))
+            fingerprint = read_sidecar(path).fingerprint
+            if not runs or runs[-1][0].fingerprint != fingerprint:
+                runs.append((self.about if fingerprint == self.about.fingerprint else dataset_of(path), []))
             runs[-1][1].append(record)
         return merged_index(runs) if len(runs) > 1 else runs[0][0].with_shards(records)
 

@@ -50,7 +50,7 @@ def assert_equal(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_lost(
-    corpus: tuple[Path, Any],  # noqa: F811 - the fixture
+    corpus: tuple[Path, Any],
     tmp_path: Path,
     kind: str,
     format: str,
