@@ -58,17 +58,25 @@ def _up_and_down(lengths: Int64, groups: int) -> Int64:
     return np.lexsort([np.where(group % 2 == 0, lengths, -lengths), group])
 
 
-def row_hashes(sequence: Int64, number: Int64, rules: Rules, epoch: int = 0) -> hashing.UInt64:
-    """The numbers that random orders of rows sort by; uint64 [rows].
+def hash_sequences(places: Int64, rules: Rules, epoch: int) -> hashing.UInt64:
+    """The part of `hash_rows` that all rows of a sequence share; uint64 [sequences].
 
     Args:
-        sequence: int64 [rows]: place of the row's sequence in the source.
-        number: int64 [rows]: number of the chunk in its sequence.
+        places: int64 [sequences]: their places in the source.
         rules: the rules.
         epoch: number of the pass.
     """
-    key = hashing.key_of(rules.seed, epoch, _ROWS)
-    return hashing.mix(hashing.keyed(key, sequence) + number.astype(np.uint64))
+    return hashing.keyed(hashing.key_of(rules.seed, epoch, _ROWS), places)
+
+
+def hash_rows(of_sequence: hashing.UInt64, number: Int64) -> hashing.UInt64:
+    """The numbers that random orders of rows sort by; uint64 [rows].
+
+    Args:
+        of_sequence: uint64 [rows]: hash of the row's sequence.
+        number: int64 [rows]: number of the chunk in its sequence.
+    """
+    return hashing.mix(of_sequence + number.astype(np.uint64))
 
 
 def order_rows(sequence: Int64, number: Int64, rules: Rules, epoch: int = 0) -> Int64:
@@ -87,4 +95,4 @@ def order_rows(sequence: Int64, number: Int64, rules: Rules, epoch: int = 0) -> 
     """
     if rules.order != "random":
         return np.arange(len(sequence))
-    return np.argsort(row_hashes(sequence, number, rules, epoch), kind="stable")
+    return np.argsort(hash_rows(hash_sequences(sequence, rules, epoch), number), kind="stable")

@@ -51,19 +51,20 @@ def assign_rows(sizes: Int64, row_frames: int) -> Int64:
     rows: list[int] = []
     row_at, count = [0] * OPEN_ROWS, 0
     free = list(range(-OPEN_ROWS, 0))  # less than nothing: not opened yet
+    find, take, put, note = bisect_left, free.pop, insort, rows.append  # a quarter of the time is looking these up
     whole = row_frames << _PLACE_BITS
     for need in (sizes << _PLACE_BITS).tolist():
-        place = bisect_left(free, need)
+        place = find(free, need)
         if place < OPEN_ROWS:
-            found = free.pop(place)
-            insort(free, found - need)
-            rows.append(row_at[found & _PLACE])
+            found = take(place)
+            put(free, found - need)
+            note(row_at[found & _PLACE])
             continue
         if need < whole:
-            slot = free.pop(0) & _PLACE
+            slot = take(0) & _PLACE
             row_at[slot] = count
-            insort(free, whole - need | slot)
-        rows.append(count)
+            put(free, whole - need | slot)
+        note(count)
         count += 1
     return np.array(rows, np.int64)
 

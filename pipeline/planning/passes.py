@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,15 +12,15 @@ import numpy as np
 from seqprep.errors import ConfigError
 from seqprep.planning.buckets import Histogram, LengthClasses, class_widths, equal_mass_boundaries, given_boundaries
 from seqprep.planning.chunking import Cuts, Cutting, cut_sequences
-from seqprep.planning.ordering import order_sequences, row_hashes
+from seqprep.planning.ordering import hash_rows, hash_sequences, order_sequences
 from seqprep.planning.plan import Plan, ShardPlan, ShardTask
 from seqprep.planning.report import CutReport
 from seqprep.planning.rules import Rules
 from seqprep.planning.sharding import cut_rows, cut_shards
 from seqprep.planning.sizes import chunk_bytes
-from seqprep.types import Int64
+from seqprep.types import Array, Int64
 
-_BLOCK_ROWS = 1 << 20
+_BLOCK_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,14 @@ class GlobalPlan:
     epoch: int
     lengths: Mapping[str, Int64]
     classes: LengthClasses | None
-    ends: Int64
-    """int64 [sequences]: rows of all sequences up to and with each, in the source's order."""
-    order: Int64
-    """int64 [rows]: rows in the order of writing, numbered through from sequence to sequence."""
+    before: Int64
+    """int64 [sequences]: rows of all sequences in front of each, in the source's order."""
+    owner: Array
+    """Integers [rows]: place in the source of each row's sequence; rows are numbered through from sequence to sequence."""
+    order: Array
+    """Integers [rows]: rows in the order of writing."""
     cuts: Int64
     """int64 [shards + 1]: shard i begins at this place of the order."""
-    sequences: int
-    """Sequences that have a row in a shard."""
     sizes: Mapping[str, Int64]
     """For each key with ragged axes, int64 [sequences, axes]."""
     report: CutReport
@@ -51,6 +52,11 @@ class GlobalPlan:
         """Rows of all shards."""
         return len(self.order)
 
+    @property
+    def sequences(self) -> int:
+        """Sequences that have a row in a shard."""
+        return int(np.count_nonzero(np.bincount(self.owner[self.order], minlength=len(self.before))))
+
     def task(self, shard: int) -> ShardTask:
         """Gives what is needed to plan one shard's rows: neighbouring chunks of a sequence as one piece of it.
 
@@ -58,8 +64,8 @@ class GlobalPlan:
             shard: number of the shard, in [0, len(self)).
         """
         rows = np.sort(self.order[self.cuts[shard] : self.cuts[shard + 1]]).astype(np.int64)
-        owner = np.searchsorted(self.ends, rows, side="right")
-        number = rows - np.where(owner > 0, self.ends[owner - 1], 0)
+        owner = self.owner[rows].astype(np.int64)
+        number = rows - self.before[owner]
         begins = np.flatnonzero((np.diff(rows, prepend=-2) != 1) | (np.diff(owner, prepend=-1) != 0))
         sequence = owner[begins]
         return ShardTask(
@@ -164,15 +170,33 @@ def _global_plan(
 ) -> GlobalPlan:
     taken = np.zeros(len(cuts.count), np.int64)
     taken[places] = cuts.count[places]
-    sequence = np.repeat(np.arange(len(taken)), taken)
     ends = np.cumsum(taken)
-    number = np.arange(len(sequence)) - np.repeat(ends - taken, taken)
-    order = np.argsort(row_hashes(sequence, number, rules, epoch), kind="stable")
-    order = order[_partition(len(order), "rows", rules)]
-    bounds = cut_rows(chunk_bytes(sequence, number, lengths, cuts, rules, _units(sizes))[order], rules)
-    owners = np.count_nonzero(taken) if len(order) == len(sequence) else len(np.unique(sequence[order]))
-    narrow = np.int32 if len(sequence) <= np.iinfo(np.int32).max else np.int64
-    return GlobalPlan(rules, epoch, lengths, classes, ends, order.astype(narrow), bounds, int(owners), sizes, report)
+    before, rows = ends - taken, int(ends[-1])
+    narrow = np.int32 if rows <= np.iinfo(np.int32).max else np.int64
+    owner, hashes, row_bytes = np.empty(rows, narrow), np.empty(rows, np.uint64), np.empty(rows, np.int64)
+    sequence_hashes, units = hash_sequences(np.arange(len(taken)), rules, epoch), _units(sizes)
+    for block in _blocks(taken):
+        sequence = np.repeat(np.arange(block.start, block.stop), taken[block])
+        some = slice(int(before[block.start]), int(before[block.start]) + len(sequence))
+        number = np.arange(some.start, some.stop) - before[sequence]
+        owner[some] = sequence
+        hashes[some] = hash_rows(sequence_hashes[sequence], number)
+        row_bytes[some] = chunk_bytes(sequence, number, lengths, cuts, rules, units)
+    order = np.argsort(hashes, kind="stable")
+    order = order[_partition(rows, "rows", rules)]
+    bounds = cut_rows(row_bytes[order], rules)
+    return GlobalPlan(rules, epoch, lengths, classes, before, owner, order.astype(narrow), bounds, sizes, report)
+
+
+def _blocks(counts: Int64) -> Iterator[slice]:
+    """Neighbouring sequences with some hundred thousand rows together, so that working arrays stay small.
+
+    Args:
+        counts: int64 [sequences]: rows of each.
+    """
+    number = np.cumsum(counts) // _BLOCK_ROWS
+    ends = [*(np.flatnonzero(np.diff(number)) + 1).tolist(), len(counts)]
+    return itertools.starmap(slice, itertools.pairwise([0, *ends]))
 
 
 def _partition(count: int, what: str, rules: Rules) -> slice:
@@ -217,11 +241,10 @@ def length_classes(lengths: Mapping[str, Int64], places: Int64, rules: Rules) ->
 
 
 def _row_blocks(lengths: Mapping[str, Int64], places: Int64, rules: Rules) -> Iterator[dict[str, Int64]]:
-    """For each key, frames of all rows of some sequences, a million at a time; in each pass, where chunks move."""
+    """For each key, frames of all rows of some sequences, block by block; in each pass, where chunks move."""
     taken = {rule.name: lengths[rule.name][places] for rule in rules.keys}
     for epoch in range(rules.epochs if rules.jitter else 1):
         counts = cut_sequences(taken, rules, places, epoch).cuts.count
-        block = np.cumsum(counts) // _BLOCK_ROWS
-        for some in np.split(np.arange(len(places)), np.flatnonzero(np.diff(block)) + 1):
-            own = {name: frames[some] for name, frames in taken.items()}
-            yield ShardTask(rules, epoch, places[some], np.zeros(len(some), np.int64), counts[some], own).frames()
+        for block in _blocks(counts):
+            own, frames = counts[block], {name: frames[block] for name, frames in taken.items()}
+            yield ShardTask(rules, epoch, places[block], np.zeros(len(own), np.int64), own, frames).frames()

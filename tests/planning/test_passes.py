@@ -126,10 +126,9 @@ def first_row(plan: PassPlan, shard: int) -> list[tuple[int, int]]:
     """The first row of a shard in the order of all rows, before it was put into batches."""
     if shard >= len(plan):
         return []
-    ends = np.concatenate([[0], plan.ends])
     number = int(plan.order[plan.cuts[shard]])
-    sequence = int(np.searchsorted(plan.ends, number, side="right"))
-    return [(sequence, number - int(ends[sequence]))]
+    sequence = int(plan.owner[number])
+    return [(sequence, number - int(plan.before[sequence]))]
 
 
 def test_neighbouring_chunks_are_read_as_one_piece() -> None:
