@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 import yaml
 
@@ -132,7 +135,7 @@ def test_settings_in_the_documents_are_right() -> None:
         assert load_config(settings | found)
 
 
-@pytest.mark.parametrize("name", ["synthetic", "hdf5", "audio"])
+@pytest.mark.parametrize("name", ["synthetic", "hdf5", "audio", "tokens", "parquet", "series"])
 def test_sample_configurations(checkout: Path, name: str) -> None:
     (checkout / "corpus").mkdir()
     with h5py.File(checkout / "corpus" / "a.hdf", "w") as file:
@@ -146,6 +149,14 @@ def test_sample_configurations(checkout: Path, name: str) -> None:
         audio.setframerate(8000)
         audio.writeframes(np.random.default_rng(1).integers(-999, 999, 8000).astype("<i2").tobytes())
     (checkout / "recordings.csv").write_text("path,digit\na.wav,seven\n")
+    documents = [list(range(700)), [], [5, 6]]
+    lines = (json.dumps({"id": f"doc {place}", "tokens": ids}) for place, ids in enumerate(documents))
+    (checkout / "tokens.jsonl").write_text("\n".join(lines))
+    pyarrow.parquet.write_table(
+        pyarrow.table({"id": ["a", "b", "c"], "input_ids": documents}), checkout / "corpus" / "a.parquet"
+    )
+    sales = (f"{store},{day},{day if day % 7 else ''},1.5" for day in range(1, 90) for store in ("north", "south"))
+    (checkout / "sales.csv").write_text("\n".join(["store,day,amount,price", *sales]))
     shell(f"seqprep chunk sample_configs/{name}.yaml && seqprep verify shards/{name}", checkout)
 
 
