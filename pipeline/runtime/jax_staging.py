@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from seqprep.errors import ConfigError, SeqprepError
-from seqprep.runtime.frameworks import import_framework
+from seqprep.runtime.frameworks import import_framework, is_number
 from seqprep.runtime.protocol import BatchSource
-from seqprep.runtime.staging import NUMBERS, Area, Stage
+from seqprep.runtime.staging import Area, Stage
 from seqprep.types import Array
 
 
@@ -48,7 +48,7 @@ class JaxArea:
         numbers: dict[str, Any] = {}
         rest: dict[str, Any] = {}
         for name, value in batch.items():
-            if isinstance(value, np.ndarray) and value.dtype.name in NUMBERS:
+            if isinstance(value, np.ndarray) and is_number(value.dtype):
                 numbers[name] = _narrowed(jax, name, value)
             else:
                 (numbers if isinstance(value, jax.Array) else rest)[name] = value
@@ -92,15 +92,14 @@ def _narrowed(jax: Any, name: str, array: Array) -> Array:
     dtype = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype)).newbyteorder("=")
     if dtype == array.dtype:
         return array
-    if dtype.kind in "iu" and array.size:
-        limits = np.iinfo(dtype)
-        for value in (array.min(), array.max()):
-            if not limits.min <= value <= limits.max:
-                raise ConfigError(
-                    f"{name} holds {value}, but JAX keeps it as {dtype.name}; "
-                    "jax.config.update('jax_enable_x64', True) at the program's start keeps all 64 bits"
-                )
-    return array.astype(dtype)
+    narrow = array.astype(dtype)
+    if dtype.kind in "iu" and not np.array_equal(narrow, array):
+        value = array[narrow != array][0]
+        raise ConfigError(
+            f"{name} holds {value}, but JAX keeps it as {dtype.name}; "
+            "jax.config.update('jax_enable_x64', True) at the program's start keeps all 64 bits"
+        )
+    return narrow
 
 
 def _with_empty_rows(name: str, array: Array, missing: int) -> Array:

@@ -22,27 +22,6 @@ from typing import Any, NoReturn, Protocol, cast
 from seqprep.errors import ClosedError, ConfigError
 from seqprep.runtime.protocol import BatchSource, MeteredSource, ResumableSource
 
-NUMBERS = frozenset(
-    [
-        "bool",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "bfloat16",
-        "float16",
-        "float32",
-        "float64",
-        "complex64",
-        "complex128",
-    ]
-)
-"""Names of the dtypes of numbers that numpy (bfloat16: with ml_dtypes), PyTorch and JAX share."""
-
 _JOIN_SECONDS = 1.5  # how long close() waits for a source that doesn't let go of its batch
 _IN_FLIGHT_SECONDS = 1.0  # how long a consumer may take over one `take` while its stage is closed
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqprep.runtime.staging import NUMBERS
+from seqprep.runtime.frameworks import is_number
 from seqprep.types import Array
 
 _ALIGNMENT = 512  # what torch's own allocator gives every tensor on a GPU
@@ -41,7 +41,7 @@ def split_batch(torch: Any, batch: Mapping[str, Any]) -> tuple[dict[str, Any], d
     tensors: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, value in batch.items():
-        if isinstance(value, np.ndarray) and value.dtype.name in NUMBERS:
+        if isinstance(value, np.ndarray) and is_number(value.dtype):
             tensors[name] = import_array(torch, value)
         elif is_plain(torch, value):
             tensors[name] = value
@@ -69,7 +69,7 @@ def import_array(torch: Any, array: Array) -> Any:
     """
     if not (array.flags.carray and array.dtype.isnative):  # carray: contiguous and writeable
         array = array.astype(array.dtype.newbyteorder("="), order="C")
-    if array.dtype.name == "bfloat16":
+    if array.dtype.kind == "V":  # bfloat16, the one number that numpy itself doesn't know
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     if array.dtype.char == "Q":  # C's unsigned long long; torch knows uint64 by C's unsigned long alone
         array = array.view(np.uint64)
