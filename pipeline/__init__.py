@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from seqprep.execution import stats as stats
     from seqprep.runtime import Loader as Loader
     from seqprep.runtime import Metrics as Metrics
+    from seqprep.runtime import Mix as Mix
+    from seqprep.runtime import MixMetrics as MixMetrics
+    from seqprep.runtime import Stitched as Stitched
+    from seqprep.runtime import mix as mix
+    from seqprep.runtime import stitch as stitch
     from seqprep.sources import Source as Source
     from seqprep.sources import open_source as open_source
 
@@ -24,13 +29,18 @@ _HOMES = {
     "Config": "seqprep.config",
     "Loader": "seqprep.runtime",
     "Metrics": "seqprep.runtime",
+    "Mix": "seqprep.runtime",
+    "MixMetrics": "seqprep.runtime",
     "SeqprepError": "seqprep.errors",
     "Source": "seqprep.sources",
+    "Stitched": "seqprep.runtime",
     "Summary": "seqprep.execution",
     "chunk": "seqprep.execution",
     "load_config": "seqprep.config",
+    "mix": "seqprep.runtime",
     "open_source": "seqprep.sources",
     "stats": "seqprep.execution",
+    "stitch": "seqprep.runtime",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]

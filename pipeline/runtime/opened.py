@@ -6,6 +6,7 @@ small keys (labels, say), for a read of a few kilobytes costs nearly as much as 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 from seqprep.files import OpenFile, read_exactly
 from seqprep.runtime.pool import aligned
 from seqprep.shards import ShardTable, Sidecar, crc32c
-from seqprep.types import Array, Int64, UInt8
+from seqprep.types import Array, Int64, Tags, UInt8
 
 SMALL_BYTES = 1 << 15
 """Arrays of at most this many bytes are small; a checksum of so few isn't worth letting go of the interpreter lock."""
@@ -81,14 +82,17 @@ class OpenedShard:
         OSError: the shard can't be opened.
     """
 
-    __slots__ = ("_placed", "blocks", "dtypes", "entries", "fields", "held_bytes", "names", "path", "read", "tags")
+    __slots__ = (
+        "_placed", "blocks", "dtypes", "entries", "fields", "held_bytes", "names", "nbytes", "path", "read", "tags",
+    )  # fmt: skip
 
     def __init__(self, path: Path, sidecar: Sidecar, keys: Sequence[str], most_held_bytes: int, verify: bool) -> None:
         table = sidecar.table
         fields = {
             name: values for name, values in table.fields.items() if "/" not in name or name.split("/")[0] in keys
         }
-        self.path, self.tags = str(path), table.tags
+        self.path = str(path)
+        self.tags = Tags(table.tags.data.copy(), table.tags.ends.copy())  # else they would keep the whole sidecar
         self.dtypes = {key: (number, np.dtype(table.keys[key].dtype)) for number, key in enumerate(keys)}
         self.fields = {
             name: Field(values.dtype, values.shape[1:], values[:1].nbytes) for name, values in fields.items()
@@ -101,6 +105,7 @@ class OpenedShard:
         blocks, bounds, places = _lay_out(table, list(fields.values()), held)
         self.blocks = blocks.data
         self.entries = _entries(sidecar, keys, bounds, places)
+        self.nbytes = blocks.nbytes + self.tags.data.nbytes + self.tags.ends.nbytes + _object_bytes(self.entries)
 
     def placed(self, rows: int) -> dict[str, Placed]:
         """Where the fields of a batch of so many rows are in its block."""
@@ -214,6 +219,16 @@ def _entries(sidecar: Sidecar, keys: Sequence[str], bounds: Int64, places: Mappi
             sum(sizes.values()).tolist(),  # type: ignore[union-attr]
         )
     )
+
+
+def _object_bytes(entries: Sequence[Entry]) -> int:
+    """Bytes of the entries' Python objects, reckoned from one of them, for all have the same parts."""
+
+    def size(value: Any) -> int:
+        inner = (value.start, value.stop) if isinstance(value, slice) else value if isinstance(value, tuple) else ()
+        return sys.getsizeof(value) + sum(map(size, inner))
+
+    return sys.getsizeof(entries) + len(entries) * max(map(size, entries[-1:]), default=0)
 
 
 def _shapes(table: ShardTable, key: str) -> list[tuple[int, ...]]:

@@ -3,7 +3,7 @@
 from seqprep.shards.checksum import checksum, crc32c
 from seqprep.shards.dataset import Dataset
 from seqprep.shards.index import INDEX_NAME, Index, read_index, write_index
-from seqprep.shards.sidecar import Sidecar, read_sidecar
+from seqprep.shards.sidecar import Sidecar, read_sections, read_sidecar
 from seqprep.shards.storage import Storage
 from seqprep.shards.table import ShardTable
 from seqprep.shards.verification import Fault, verify_dataset, verify_shard
@@ -21,6 +21,7 @@ __all__ = [
     "checksum",
     "crc32c",
     "read_index",
+    "read_sections",
     "read_sidecar",
     "record_of",
     "shard_name",
