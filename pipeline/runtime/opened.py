@@ -6,6 +6,7 @@ small keys (labels, say), for a read of a few kilobytes costs nearly as much as 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,7 @@ from seqprep.files import OpenFile, read_exactly
 from seqprep.planning import positions, segment_ids
 from seqprep.runtime.pool import aligned
 from seqprep.shards import Decoder, ShardTable, Sidecar, crc32c
-from seqprep.types import Array, Int64, UInt8, numpy_dtype
+from seqprep.types import Array, Int64, Tags, UInt8, numpy_dtype
 
 SMALL_BYTES = 1 << 15
 """Arrays of at most this many bytes are small; a checksum of so few isn't worth letting go of the interpreter lock."""
@@ -89,26 +90,17 @@ class OpenedShard:
     """
 
     __slots__ = (
-        "_placed",
-        "blocks",
-        "decoder",
-        "derived",
-        "dtypes",
-        "entries",
-        "fields",
-        "held_bytes",
-        "names",
-        "path",
-        "read",
-        "tags",
-    )
+        "_placed", "blocks", "decoder", "derived", "dtypes", "entries", "fields", "held_bytes", "names", "nbytes", "path",
+        "read", "tags",
+    )  # fmt: skip
 
     def __init__(self, path: Path, sidecar: Sidecar, keys: Sequence[str], most_held_bytes: int, verify: bool) -> None:
         table = sidecar.table
         fields = {
             name: values for name, values in table.fields.items() if "/" not in name or name.split("/")[0] in keys
         }
-        self.path, self.tags = str(path), table.tags
+        self.path = str(path)
+        self.tags = Tags(table.tags.data.copy(), table.tags.ends.copy())  # else they would keep the whole sidecar
         self.dtypes = {key: (number, numpy_dtype(table.keys[key].dtype)) for number, key in enumerate(keys)}
         self.fields = {
             name: Field(values.dtype, values.shape[1:], values[:1].nbytes) for name, values in fields.items()
@@ -124,6 +116,7 @@ class OpenedShard:
         blocks, bounds, places = _lay_out(table, list(fields.values()), held)
         self.blocks = blocks.data
         self.entries = _entries(sidecar, keys, bounds, places)
+        self.nbytes = blocks.nbytes + self.tags.data.nbytes + self.tags.ends.nbytes + _object_bytes(self.entries)
 
     def placed(self, entries: int) -> dict[str, Placed]:
         """Where the fields of a batch of so many entries are in its block."""
@@ -247,3 +240,13 @@ def _derived_bytes(table: ShardTable, keys: Sequence[str]) -> Int64:
         if table.batch_segments is not None and table.keys[key].has_time:
             total += len(DERIVED) * aligned(4 * table.batch_rows * table.batch_frames[key])
     return total
+
+
+def _object_bytes(entries: Sequence[Entry]) -> int:
+    """Bytes of the entries' Python objects, reckoned from one of them, for all have the same parts."""
+
+    def size(value: Any) -> int:
+        inner = (value.start, value.stop) if isinstance(value, slice) else value if isinstance(value, tuple) else ()
+        return sys.getsizeof(value) + sum(map(size, inner))
+
+    return sys.getsizeof(entries) + len(entries) * max(map(size, entries[-1:]), default=0)

@@ -25,7 +25,8 @@ from seqprep.types import Array
 
 LeaseOf = Callable[[int], Lease]
 """Gives memory of a number of bytes."""
-_MOST_HELD_BYTES = 1 << 26  # of small keys, over all shards of a reader
+_MOST_HELD_BYTES = 1 << 26  # of small keys, over all shards of a reader that are open
+_MOST_OPENED_BYTES = 1 << 28  # of open shards' tables, over all shards of a reader
 
 
 class Batch(Mapping[str, Any]):
@@ -100,16 +101,22 @@ def segment_starts(batch: Mapping[str, Any], key: str) -> Any:
 class BatchReader:
     """Reads any batch of a dataset. Safe to use from several threads.
 
+    The tables of shards that were opened stay in memory, up to 256 MB of them; then the shard opened first is dropped.
+    Its batches stay valid.
+
     Args:
         dataset: the dataset.
         keys: which keys to read; all unless told.
         verify: check what is held in memory when it is read.
+        least_opened: so many shards stay open, whatever their tables take.
 
     Raises:
         ConfigError: a key isn't in the dataset.
     """
 
-    def __init__(self, dataset: Dataset, keys: Sequence[str] | None = None, *, verify: bool = True) -> None:
+    def __init__(
+        self, dataset: Dataset, keys: Sequence[str] | None = None, *, verify: bool = True, least_opened: int = 1
+    ) -> None:
         known = dataset.index.keys
         for name in keys or ():
             if name not in known:
@@ -117,9 +124,10 @@ class BatchReader:
         self.keys = tuple(name for name in known if keys is None or name in keys)
         self._dataset = dataset
         self._before: list[int] = dataset.batches_before().tolist()
-        self.pass_bounds = dataset.pass_bounds()
-        self._shards: dict[int, OpenedShard] = {}
-        self._verify, self._may_hold = verify, _MOST_HELD_BYTES
+        self._shards: dict[int, OpenedShard] = {}  # the one opened first comes first
+        self._verify, self._least_opened = verify, least_opened
+        self._may_hold, self._may_open = _MOST_HELD_BYTES, _MOST_OPENED_BYTES
+        self.shards_opened = 0
         self._lock = threading.Lock()
         self._files = FileCache()
 
@@ -131,6 +139,15 @@ class BatchReader:
         """Closes the shards' files."""
         self._files.close()
 
+    def renew_locks(self) -> None:
+        """Makes locks and files of its own in a forked child, where those of the parent may be held for good."""
+        self._lock, self._files = threading.Lock(), FileCache()
+
+    def describe(self, batch: int) -> str:
+        """Names a batch by its shard and its number there."""
+        number = bisect_right(self._before, batch) - 1
+        return f"{self._dataset.shard_path(number)}: batch {batch - self._before[number]}"
+
     def _open(self, number: int) -> OpenedShard:
         with self._lock:
             shard = self._shards.get(number)
@@ -140,9 +157,16 @@ class BatchReader:
                     shard = OpenedShard(path, sidecar, self.keys, self._may_hold, self._verify)
                 except OSError as error:
                     raise DatasetError(f"{path}: the shard can't be read: {error.strerror}; check the disk") from error
-                self._may_hold -= shard.held_bytes
                 self._shards[number] = shard
+                self._account(shard, 1)
+                self.shards_opened += 1
+                while self._may_open < 0 and len(self._shards) > self._least_opened:
+                    self._account(self._shards.pop(next(iter(self._shards))), -1)
             return shard
+
+    def _account(self, shard: OpenedShard, sign: int) -> None:
+        self._may_hold -= sign * shard.held_bytes
+        self._may_open -= sign * shard.nbytes
 
     def read(self, batch: int, lease_of: LeaseOf, verify: bool) -> Batch:
         """Reads one batch.

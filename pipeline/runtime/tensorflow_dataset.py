@@ -12,7 +12,6 @@ from seqprep.errors import ConfigError
 from seqprep.runtime.frameworks import import_framework
 from seqprep.runtime.loader import Loader
 from seqprep.runtime.opened import DERIVED
-from seqprep.runtime.ranges import Batch
 
 Names = str | Sequence[str]
 
@@ -80,7 +79,7 @@ def _starts_whole(loader: Loader) -> bool:
     return bool(began["position"] == 0) or loader.epoch != began["epoch"]
 
 
-def _one_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+def _one_ahead(batches: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Takes each batch before giving the one in front of it, so that the last is given at the end of the epoch."""
     held = next(batches, None)
     while held is not None:

@@ -170,6 +170,12 @@ class _FolderBatches:
             return self._whole()
         if workers > _MOST_WORKERS:
             raise ConfigError(f"num_workers is {workers}: at most {_MOST_WORKERS} can share a dataset")
+        for name in ("same_shape", "rebatch"):
+            if self._options.get(name):
+                raise ConfigError(
+                    f"num_workers is {workers}, and {name} is set, whose order depends on the number of readers; "
+                    "use at most one worker, or leave it out"
+                )
         order = _order(self._whole())
         rank, world_size = worker * order.world_size + order.rank, workers * order.world_size
         # "pad" goes on behind the epoch's last batch where the ranks do; where they don't, nobody asks for those steps

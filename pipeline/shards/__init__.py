@@ -9,7 +9,7 @@ from seqprep.shards.index import INDEX_NAME, Index, read_index, write_index
 from seqprep.shards.lock import LOCK_NAME, FolderLock, SharedLock
 from seqprep.shards.reading import ShardReader
 from seqprep.shards.rebuilding import dataset_of, find_shards, rebuild_sidecar, shard_count
-from seqprep.shards.sidecar import Sidecar, read_sidecar, sidecar_path
+from seqprep.shards.sidecar import Sidecar, read_sections, read_sidecar, sidecar_path
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
 from seqprep.shards.verification import Fault, verify_index, verify_record, verify_shard
@@ -37,6 +37,7 @@ __all__ = [
     "find_shards",
     "partial_path",
     "read_index",
+    "read_sections",
     "read_sidecar",
     "rebuild_sidecar",
     "record_of",

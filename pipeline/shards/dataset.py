@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,13 @@ class Dataset:
         epochs = [shard.epoch for shard in self.index.shards]
         first = np.searchsorted(epochs, np.arange(self.index.epochs + 1))
         return [int(before) for before in self.batches_before()[first]]
+
+    def shard_bounds(self) -> list[Int64]:
+        """For each pass over the input, int64 [shards + 1]: where its shards begin among the batches of the dataset."""
+        before = self.batches_before()
+        epochs = np.array([shard.epoch for shard in self.index.shards], np.int64)
+        first = np.searchsorted(epochs, np.arange(self.index.epochs + 1))
+        return [before[begin : end + 1] for begin, end in pairwise(first.tolist())]
 
     def shard_path(self, shard: int) -> Path:
         """Path of a shard's file."""

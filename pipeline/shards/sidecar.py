@@ -8,7 +8,7 @@ touches the shard only for its large arrays.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -207,6 +207,40 @@ def _parse(header: Mapping[str, Any], data: bytes, position: int) -> Sidecar:
         if "compression" in header
         else None,
     )
+
+
+def read_sections(shard: Path, wanted: Collection[str]) -> dict[str, Array]:
+    """Reads a few sections of a sidecar by byte ranges: for what has to be known of all shards before any is opened.
+
+    Nothing is checked against the checksum here; `read_sidecar` does that before a batch is read.
+
+    Args:
+        shard: path of the shard.
+        wanted: names of sections; those that the sidecar lacks are left out.
+
+    Raises:
+        DatasetError: the sidecar is missing.
+        CorruptError: it is damaged.
+    """
+    path = sidecar_path(shard)
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+            header = json.loads(file.read(int.from_bytes(start[8:], "little"))) if start[:8] == MAGIC else {}
+            position = -(-file.tell() // 8) * 8
+            sections: dict[str, Array] = {}
+            for name, dtype, shape in header["sections"]:
+                count = int(np.prod(shape, dtype=np.int64))
+                size = count * np.dtype(dtype).itemsize
+                if name in wanted:
+                    file.seek(position)
+                    sections[name] = np.frombuffer(file.read(size), np.dtype(dtype), count).reshape(shape)
+                position += -(-size // 8) * 8
+    except OSError as error:
+        raise DatasetError(f"{path}: the sidecar can't be read: {error.strerror}; make the dataset again") from error
+    except (ValueError, KeyError, TypeError, OverflowError, MemoryError) as error:
+        raise CorruptError(f"{path}: the sidecar is damaged ({error}); make the shard again") from error
+    return sections
 
 
 def gaps(offsets: Mapping[str, Int64], sizes: Mapping[str, Int64], file_bytes: int) -> tuple[Int64, Int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -24,12 +24,12 @@ class ShardTable:
     """int64 [batches]: B of each batch."""
     batch_frames: Mapping[str, Int64]
     """For each key with time, int64 [batches]: T of each batch."""
-    batch_sizes: Mapping[str, Int64]
-    """For each key with ragged axes, int64 [batches, axes]: their sizes in each batch."""
     fields: Mapping[str, Array]
     """Small arrays that say what each row is: name to [rows] or [rows, n]."""
     tags: Tags
     """`seq_tag` of each row."""
+    batch_sizes: Mapping[str, Int64] = field(default_factory=dict)
+    """For each key with ragged axes, int64 [batches, axes]: their sizes in each batch."""
     batch_segments: Int64 | None = None
     """int64 [batches]: segments of each batch, where rows are packed; fields, tags and keys without time then have an
     entry for every segment instead of every row."""

@@ -285,7 +285,7 @@ def test_threads_are_flat_over_a_hundred_starts_and_stops() -> None:
         calls._ended.clear()
     assert not data_run._RUNS
     gc.collect()
-    assert sum(isinstance(each, data_run.Run) and each.job.fetch is calls for each in gc.get_objects()) == 1
+    assert sum(type(each) is data_run.Run and each.job.fetch is calls for each in gc.get_objects()) == 1
 
 
 def test_workers_that_nobody_holds_end() -> None:
