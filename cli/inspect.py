@@ -95,7 +95,8 @@ def _print_source(described: dict[str, Any]) -> None:
 
 
 def _shape(spec: dict[str, Any], *first: str) -> str:
-    return f"[{', '.join([*first, *(['T'] if spec['has_time'] else []), *map(str, spec['shape'])])}]"
+    sizes = ["N" if size is None else str(size) for size in spec["shape"]]
+    return f"[{', '.join([*first, *(['T'] if spec['has_time'] else []), *sizes])}]"
 
 
 def _values(values: list[Any]) -> str:
