@@ -20,6 +20,12 @@ _FLAGS: tuple[tuple[str, str, Any, str], ...] = (
     ("--chunk-size", "chunk.size", frames, "Frames of a chunk; whole sequences unless given."),
     ("--chunk-step", "chunk.step", frames, "Frames from chunk to chunk; the size unless given."),
     ("--min-size", "chunk.min_size", frames, "No chunk but the first starts with so few frames left, or fewer."),
+    (
+        "--tail",
+        "chunk.tail",
+        click.Choice(["keep", "drop", "shift"]),
+        "What becomes of short chunks at a sequence's end.",
+    ),
     ("--context-left", "context.left", frames, "Frames of context in front of each chunk."),
     ("--context-right", "context.right", frames, "Frames of context behind each chunk."),
     (
@@ -93,7 +99,7 @@ def command(
     if as_json:
         print_json(asdict(summary))
     else:
-        click.echo("\n  ".join([_sentence(summary), *summary.report.lines()]))
+        click.echo("\n  ".join([_sentence(summary), *summary.changes.lines()]))
 
 
 def _document(

@@ -48,11 +48,13 @@ def _print_dataset(dataset: dict[str, Any]) -> None:
     )
     print_table(
         ["key", "dtype", "shape"],
-        [
-            [name, spec["dtype"], str(["B", *(["T"] if spec["has_time"] else []), *spec["shape"]]).replace("'", "")]
-            for name, spec in dataset["keys"].items()
-        ],
+        [[name, spec["dtype"], _shape(spec)] for name, spec in dataset["keys"].items()],
     )
+
+
+def _shape(spec: dict[str, Any]) -> str:
+    sizes = ["N" if size is None else str(size) for size in spec["shape"]]
+    return f"[{', '.join(['B', *(['T'] if spec['has_time'] else []), *sizes])}]"
 
 
 def _short(value: Any) -> str:

@@ -70,7 +70,7 @@ def test_stock_tools_read_shards_as_documented(tmp_path: Path, format: str) -> N
         np.savez(
             tmp_path / "expected.npz", *(array for batch in loader for array in (batch["data"], batch["data/size0"]))
         )
-    snippet = blocks("docs/format.md", "python")[0 if format == "hdf5" else 1]
+    snippet = blocks("docs/format.md", "python")[0 if format == "hdf5" else 2]
     assert len(snippet.strip().splitlines()) - snippet.count("import ") <= 5
     read = {
         "hdf5": "for i in range(h5py.File(path)['batches/rows'].shape[0]):\n"

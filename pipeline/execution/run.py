@@ -14,7 +14,7 @@ from seqprep.config import Config, load_config
 from seqprep.execution.engines import engine_for
 from seqprep.execution.resume import MARKER_NAME, prepare_folder
 from seqprep.execution.task import Job, number_tasks
-from seqprep.planning import Plan, PlanReport, align_lengths, make_plan, resolve
+from seqprep.planning import Changes, Plan, align_lengths, make_plan, resolve
 from seqprep.shards import Index, Storage, write_index
 from seqprep.sources import Source, axis_sizes, frame_rates, open_source
 from seqprep.types import KeySpec
@@ -47,7 +47,7 @@ class Summary:
     seconds: float
     already_complete: bool
     """The folder held exactly this dataset before; nothing was made."""
-    report: PlanReport
+    changes: Changes
     """What was left out, cut off or added."""
 
 
@@ -88,7 +88,7 @@ def chunk(
             index = _make_shards(config, source, plan, index, workers, progress, storage)
             write_index(folder, index, storage)
             storage.remove(folder / MARKER_NAME)
-        return _summary(folder, done or index, plan.report, time.monotonic() - started, done is not None)
+        return _summary(folder, done or index, plan.changes, time.monotonic() - started, done is not None)
     finally:
         source.close()
 
@@ -155,7 +155,7 @@ def _make_shards(
     return Index(**{**index.__dict__, "shards": tuple(records[number] for number in range(len(plan)))})
 
 
-def _summary(folder: Path, index: Index, report: PlanReport, seconds: float, already_complete: bool) -> Summary:
+def _summary(folder: Path, index: Index, changes: Changes, seconds: float, already_complete: bool) -> Summary:
     return Summary(
         path=folder,
         sequences=index.sequences,
@@ -166,5 +166,5 @@ def _summary(folder: Path, index: Index, report: PlanReport, seconds: float, alr
         bytes=index.shard_bytes,
         seconds=seconds,
         already_complete=already_complete,
-        report=report,
+        changes=changes,
     )

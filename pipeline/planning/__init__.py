@@ -6,6 +6,7 @@ shard = plan.shard(0)                              # which rows, in which batch
 """
 
 from seqprep.planning.alignment import Alignment, align_lengths, expected_lengths
+from seqprep.planning.changes import Changes
 from seqprep.planning.gathering import (
     FIRST_PLACE,
     OUTSIDE_PLACE,
@@ -17,7 +18,6 @@ from seqprep.planning.gathering import (
 )
 from seqprep.planning.key_rules import ChunkRule, KeyRule
 from seqprep.planning.plan import KeyRows, Plan, ShardPlan, ShardTask, make_plan
-from seqprep.planning.report import PlanReport
 from seqprep.planning.rules import Rules, resolve
 
 __all__ = [
@@ -25,12 +25,12 @@ __all__ = [
     "OUTSIDE_PLACE",
     "PAD_PLACE",
     "Alignment",
+    "Changes",
     "ChunkRule",
     "KeyRows",
     "KeyRule",
     "NeededFrames",
     "Plan",
-    "PlanReport",
     "Rules",
     "ShardPlan",
     "ShardTask",

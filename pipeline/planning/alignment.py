@@ -33,7 +33,7 @@ class Alignment:
     dropped: Bool
     """bool [sequences]: left out, because the keys' lengths differ."""
     counts: Mapping[str, Any]
-    """What of `PlanReport` is about alignment."""
+    """What of `Changes` is about alignment."""
 
 
 def expected_lengths(input_lengths: Int64, rule: KeyRule) -> Int64:

@@ -14,10 +14,10 @@ import numpy as np
 from seqprep.errors import ConfigError
 from seqprep.planning.alignment import Alignment
 from seqprep.planning.batching import greedy_batches
+from seqprep.planning.changes import Changes
 from seqprep.planning.chunking import Cutting, cut, cut_sequences
 from seqprep.planning.context import context_frames
 from seqprep.planning.ordering import order_rows, order_sequences
-from seqprep.planning.report import PlanReport
 from seqprep.planning.rules import Rules
 from seqprep.planning.sharding import cut_shards
 from seqprep.types import Int64
@@ -131,7 +131,7 @@ class Plan:
     """int64 [shards + 1]: … with this chunk."""
     sizes: Mapping[str, Int64]
     """For each key with ragged axes, int64 [sequences, axes]."""
-    report: PlanReport
+    changes: Changes
     """What was left out, cut off or added."""
 
     def __len__(self) -> int:
@@ -194,18 +194,18 @@ def make_plan(
     named = {rule.name: np.asarray(lengths.lengths[rule.name], np.int64) for rule in rules.keys}
     places = np.arange(len(lengths.dropped))
     cutting = cut_sequences(named, rules, places, epoch, lengths.dropped)
-    report = _report(lengths, cutting)
-    _check_some_rows(named, cutting, report, rules)
+    changes = _changes(lengths, cutting)
+    _check_some_rows(named, cutting, changes, rules)
     order = order_sequences(len(places), rules, epoch)
     ragged = dict(sizes or {})
     units = {name: np.prod(axes, axis=1, dtype=np.int64) for name, axes in ragged.items()}
     shards = cut_shards(order, cutting.cuts, named, rules, units)
-    return Plan(rules, epoch, named, cutting.cuts.count, order, shards.place, shards.chunk, ragged, report)
+    return Plan(rules, epoch, named, cutting.cuts.count, order, shards.place, shards.chunk, ragged, changes)
 
 
-def _report(alignment: Alignment, cutting: Cutting) -> PlanReport:
+def _changes(alignment: Alignment, cutting: Cutting) -> Changes:
     lost = {name: int(frames.sum()) for name, frames in cutting.lost.items()}
-    return PlanReport(
+    return Changes(
         **alignment.counts,
         chunks_dropped_short=int(cutting.short.sum()),
         chunks_shifted=int(cutting.moved.sum()),
@@ -215,7 +215,7 @@ def _report(alignment: Alignment, cutting: Cutting) -> PlanReport:
     )
 
 
-def _check_some_rows(lengths: Mapping[str, Int64], cutting: Cutting, report: PlanReport, rules: Rules) -> None:
+def _check_some_rows(lengths: Mapping[str, Int64], cutting: Cutting, changes: Changes, rules: Rules) -> None:
     """Refuses a plan without rows, and says what became of the sequences."""
     if cutting.cuts.count.any():
         return
@@ -223,7 +223,7 @@ def _check_some_rows(lengths: Mapping[str, Int64], cutting: Cutting, report: Pla
         f"without frames in key {rules.input.name!r} (check the source)": int((lengths[rules.input.name] == 0).sum()),
         "without a full chunk (lower chunk.size, or set chunk.tail to keep)": int((cutting.short > 0).sum()),
         "without a chunk whose context is all real (pad it otherwise)": int((cutting.lacking > 0).sum()),
-        "whose keys differ in length (set keys.*.on_mismatch to trim or pad)": report.sequences_dropped,
+        "whose keys differ in length (set keys.*.on_mismatch to trim or pad)": changes.sequences_dropped,
     }
     told = ", ".join(f"{count} {reason}" for reason, count in reasons.items() if count)
     raise ConfigError(f"none of the {len(cutting.cuts.count)} sequences gives a row: {told}")

@@ -33,16 +33,26 @@ class ShardTable:
         """int64 [batches + 1]: batch i holds rows bounds[i] up to bounds[i + 1]."""
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.batch_rows, dtype=np.int64)])
 
-    def units_before(self, key: str) -> Int64:
-        """Units of a key (frames, unless an axis is ragged; rows, without time) in all earlier batches, with padding.
+    def frames_before(self, key: str) -> Int64:
+        """Frames (rows, for a key without time) of all earlier batches together, padding included.
 
         Returns:
             int64 [batches + 1]; the last entry is the shard's total.
         """
         spec = self.keys[key]
         each = self.batch_rows * self.batch_frames[key] if spec.has_time else self.batch_rows
-        if spec.ragged:
-            each = each * spec.units(self.batch_sizes[key])
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(each, dtype=np.int64)])
+
+    def units_before(self, key: str) -> Int64:
+        """Units of all earlier batches together, padding included: frames, but for a key with ragged axes.
+
+        Returns:
+            int64 [batches + 1]; the last entry is the shard's total.
+        """
+        frames = self.frames_before(key)
+        if not self.keys[key].ragged:
+            return frames
+        each = np.diff(frames) * self.keys[key].units(self.batch_sizes[key])
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(each, dtype=np.int64)])
 
     def shapes(self, key: str) -> list[tuple[int, ...]]:

@@ -48,16 +48,16 @@ class SyntheticSource:
     class Options(config.Options):
         """The section `source` with `type: synthetic`."""
 
-        sequences: int = Field(default=1000, ge=1)
+        sequences: int = Field(default=1000, ge=1, le=10**9)
         seed: int = 0
-        features: int = Field(default=40, ge=1)
+        features: int = Field(default=40, ge=1, le=1 << 20)
         """Values per frame of `data`."""
-        min_frames: int = Field(default=20, ge=0)
+        min_frames: int = Field(default=20, ge=0, le=1 << 53)
         mean_frames: float = Field(default=400, gt=0, allow_inf_nan=False)
         """About the mean of all lengths; most are shorter, a few much longer."""
-        max_frames: int = Field(default=2000, ge=1)
+        max_frames: int = Field(default=2000, ge=1, le=1 << 53)
         classes: int = Field(default=20, ge=3, le=1 << 16)
-        label_rate: int = Field(default=1, ge=1)
+        label_rate: int = Field(default=1, ge=1, le=(1 << 31) - 1)
         """Frames for which one entry of `classes` stands: the first of them has that class."""
 
         @model_validator(mode="after")

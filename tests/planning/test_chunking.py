@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -255,39 +257,55 @@ def test_long_sequences_are_summed_exactly() -> None:
     assert sequence_frames(case.lengths["data"], cuts, rules.input, rules).tolist() == [3 * (frames - 2) + 2 + 1]
 
 
+def documented_table() -> list[tuple[int, list[list[tuple[int, int]]]]]:
+    """Of docs/planning.md: T, and the chunks of each column."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
+    found = []
+    for line in re.findall(r"^\| (\d+)(?: \([^)]*\))? \| (.*) \|$", text, re.M):
+        cells = [re.findall(r"(\d+)–(\d+)", cell) for cell in line[1].split("|")]
+        found.append((int(line[0]), [[(int(start), int(stop)) for start, stop in cell] for cell in cells]))
+    return found
+
+
 SIZE, STEP, LEAST = 10, 5, 3
 
 
+def test_the_documented_table_has_every_length_at_an_edge() -> None:
+    lengths = [length for length, _ in documented_table()]
+    edges = {0, 1, LEAST - 1, LEAST, LEAST + 1, SIZE - 1, SIZE, SIZE + 1, 3 * STEP, 4 * STEP}
+    assert set(lengths) >= edges
+    assert len(set(lengths)) == len(lengths)
+
+
+@pytest.mark.parametrize(("length", "columns"), documented_table())
+def test_the_documented_table_of_tails(length: int, columns: list[list[tuple[int, int]]]) -> None:
+    assert columns == [
+        one_key(length, SIZE, STEP, LEAST),
+        one_key(length, SIZE, STEP, LEAST, stop_when_covered=True),
+        one_key(length, SIZE, STEP, LEAST, tail="drop"),
+        one_key(length, SIZE, STEP, LEAST, tail="shift"),
+    ]
+    for tail, expected in (("drop", columns[2]), ("shift", columns[3])):
+        assert one_key(length, SIZE, STEP, LEAST, tail=tail, stop_when_covered=True) == expected
+
+
 @pytest.mark.parametrize(
-    ("length", "keep", "drop", "shift"),
+    ("length", "tail", "expected"),
     [
-        (0, [], [], []),
-        (1, [(0, 1)], [], [(0, 1)]),
-        (LEAST - 1, [(0, 2)], [], [(0, 2)]),
-        (LEAST, [(0, 3)], [], [(0, 3)]),
-        (LEAST + 1, [(0, 4)], [], [(0, 4)]),
-        (SIZE - 1, [(0, 9), (5, 9)], [], [(0, 9)]),
-        (SIZE, [(0, 10), (5, 10)], [(0, 10)], [(0, 10)]),
-        (SIZE + 1, [(0, 10), (5, 11)], [(0, 10)], [(0, 10), (1, 11)]),
-        (3 * STEP, [(0, 10), (5, 15), (10, 15)], [(0, 10), (5, 15)], [(0, 10), (5, 15)]),
-        (
-            4 * STEP,
-            [(0, 10), (5, 15), (10, 20), (15, 20)],
-            [(0, 10), (5, 15), (10, 20)],
-            [(0, 10), (5, 15), (10, 20)],
-        ),
+        (0, "keep", []),
+        (SIZE - 1, "keep", [(0, 9), (5, 9)]),
+        (SIZE + 1, "keep", [(0, 10), (5, 11)]),
+        (SIZE - 1, "drop", []),
+        (SIZE, "drop", [(0, 10)]),
+        (4 * STEP, "drop", [(0, 10), (5, 15), (10, 20)]),
+        (SIZE - 1, "shift", [(0, 9)]),
+        (SIZE + 1, "shift", [(0, 10), (1, 11)]),
+        (14, "shift", [(0, 10), (4, 14)]),
     ],
 )
-def test_the_table_of_tails(
-    length: int, keep: list[tuple[int, int]], drop: list[tuple[int, int]], shift: list[tuple[int, int]]
-) -> None:
-    """The table of docs/planning.md."""
-    found = {tail: one_key(length, SIZE, STEP, LEAST, tail=tail) for tail in ("keep", "drop", "shift")}
-    assert found == {"keep": keep, "drop": drop, "shift": shift}
-    covered = [chunk for i, chunk in enumerate(keep) if not (i and chunk[1] <= keep[i - 1][1])]
-    assert one_key(length, SIZE, STEP, LEAST, stop_when_covered=True) == covered
-    for tail, expected in (("drop", drop), ("shift", shift)):
-        assert one_key(length, SIZE, STEP, LEAST, tail=tail, stop_when_covered=True) == expected
+def test_tails_by_hand(length: int, tail: str, expected: list[tuple[int, int]]) -> None:
+    """So that table and code can't be wrong in the same way."""
+    assert one_key(length, SIZE, STEP, LEAST, tail=tail) == expected
 
 
 def rated(length: int, size: int, step: int, rate: int = 3, **more: object) -> list[dict[str, tuple[int, int]]]:

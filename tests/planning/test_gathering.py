@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,6 +101,20 @@ def one_key(length: int, size: int | None, left: int, right: int, pad: str) -> l
     plan = make_plan({"data": np.array([length])}, Rules(keys=(rule,), max_sequences=1))
     values = np.repeat(np.arange(1.0, length + 1)[:, None], 2, axis=1)
     return [row["data"][:, 0].astype(int).tolist() for _, _, row, _ in gathered(plan, ArraySource({"data": [values]}))]
+
+
+def test_the_documented_table_of_context() -> None:
+    """Frames of docs/planning.md are numbered from 0; z is a zero, x a constant; what is bold is the chunk."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| (?:`(zero|edge|reflect|clip)`|a (number) x.*?) \|.*?\| ([^|]*) \| ([^|]*) \|$", text, re.M)
+    assert len(found) == 5
+    for mode, number, *cells in found:
+        pad = mode or number.replace("number", "constant")
+        for cell, length in zip(cells, (6, 1), strict=True):
+            shown = cell.replace("**", "").split()
+            outside = {"z": 0, "x": 9}
+            expected = [outside[frame] if frame in outside else int(frame) + 1 for frame in shown]
+            assert one_key(length, 2, 3, 1, pad)[0] == expected, pad
 
 
 @pytest.mark.parametrize("pad", ["zero", "edge", "reflect", "constant", "clip", "drop"])

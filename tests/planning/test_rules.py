@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -405,6 +406,17 @@ def test_seconds_are_whole_frames_or_an_error(number: int, rate: Fraction, unit:
 def test_durations_that_are_not_whole(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
         timed(text)
+
+
+def test_the_documentations_settings() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
+    found = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    assert len(found) == 2
+    assert timed(found[0]).input.chunk == ChunkRule(size_frames=50, step_frames=25)
+    assert timed(found[1]).keys[1].on_mismatch == "trim"
+    with pytest.raises(ConfigError) as error:
+        timed("chunk: {size: 0.255s}\n")
+    assert str(error.value).partition(": ")[2] in text
 
 
 def test_ragged_keys() -> None:

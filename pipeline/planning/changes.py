@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanReport:
+class Changes:
     """Counts over all sequences; all are 0, and mappings empty, where every frame is taken as it is."""
 
     sequences_trimmed: int = 0
