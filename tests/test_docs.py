@@ -81,7 +81,7 @@ def test_stock_tools_read_shards_as_documented(tmp_path: Path, format: str) -> N
         np.savez(
             tmp_path / "expected.npz", *(array for batch in loader for array in (batch["data"], batch["data/size0"]))
         )
-    snippet = blocks("docs/format.md", "python")[0 if format == "hdf5" else 1]
+    snippet = blocks("docs/format.md", "python")[0 if format == "hdf5" else 2]
     assert len(snippet.strip().splitlines()) - snippet.count("import ") <= 5
     read = {
         "hdf5": "for i in range(h5py.File(path)['batches/rows'].shape[0]):\n"
@@ -115,12 +115,12 @@ def test_stock_tools_read_packed_rows_as_documented(tmp_path: Path, format: str)
         np.savez(tmp_path / "expected.npz", *(batch[name] for batch in loader for name in names))
     shard = next(path for path in sorted((tmp_path / "out").iterdir()) if path.suffix in (".h5", ".tfrecord"))
     if format == "hdf5":
-        snippet = blocks("docs/format.md", "python")[2]
+        snippet = blocks("docs/format.md", "python")[3]
         assert len(snippet.strip().splitlines()) - snippet.count("import ") - 1 == 5
         lines = "".join(f"    {line}\n" for line in snippet.splitlines())
         code = f"for i in range(h5py.File(path)['batches/rows'].shape[0]):\n{lines}    got += [data, ids]\n"
     else:
-        snippet = blocks("docs/format.md", "python")[1]
+        snippet = blocks("docs/format.md", "python")[2]
         types = ", ".join(f"{name!r}: tf.{'float32' if name == 'data' else 'int32'}" for name in names)
         code = snippet.replace('names = {"data": tf.float32, "data/size0": tf.int32}', f"names = {{{types}}}")
         assert code != snippet

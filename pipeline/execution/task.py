@@ -175,6 +175,6 @@ def _row_frames(rows: KeyRows, key: str) -> Array:
     if longest > most:
         cause = "chunk.size" if rows.core.max() > most else "context.left or right"
         raise ConfigError(
-            f"a row of key {key!r} has {longest} frames, more than a row can have ({most}); lower {cause}"
+            f"a row of key {key!r} has {longest} frames, more than a row can have ({most}); set a smaller {cause}"
         )
     return rows.frames.astype(np.int32)

@@ -15,8 +15,7 @@ import pytest
 import seqprep
 from seqprep.config import load_config
 from seqprep.errors import SourceError
-from seqprep.execution.run import plan_source
-from seqprep.shards import Dataset, verify_dataset
+from seqprep.execution import plan_source
 from seqprep.shards.table import parse_keys
 from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags
 
@@ -95,7 +94,7 @@ def expected_row(source: RaggedSource, key: str, sequence: int, start: int, core
 def test_batches_hold_every_sequence_in_its_own_size(tmp_path: Path, source: RaggedSource, format: str) -> None:
     made = seqprep.chunk(settings(tmp_path, output={"path": str(tmp_path), "format": format, "shard_size": 600}))
     assert made.shards > 2
-    assert not any(faults for _, faults in verify_dataset(Dataset(tmp_path)))
+    assert seqprep.verify(tmp_path).faults == []
     rows = 0
     with seqprep.Loader(tmp_path) as loader:
         assert loader.keys["cells"] == KeySpec(dtype="int32", shape=(2, None, None))
@@ -120,7 +119,8 @@ def test_batches_hold_every_sequence_in_its_own_size(tmp_path: Path, source: Rag
 
 
 def test_shards_are_cut_by_the_bytes_that_rows_really_have(tmp_path: Path, source: RaggedSource) -> None:
-    plan, stored = plan_source(load_config(settings(tmp_path)), source)
+    planned = plan_source(load_config(settings(tmp_path)), source)
+    plan, stored = planned.parts[""], planned.stored
     for shard in (plan.shard(i) for i in range(len(plan))):
         total = sum(shard.keys["data"].frames * 12)
         total += sum(shard.keys["boxes"].frames * shard.sizes["boxes"][:, 0] * 8)
@@ -132,7 +132,7 @@ def test_shards_are_cut_by_the_bytes_that_rows_really_have(tmp_path: Path, sourc
 def test_budgets_count_frames_of_time_only(tmp_path: Path, source: RaggedSource) -> None:
     whole = settings(tmp_path, chunk=None, batch={"max_frames": {"boxes": 24}}, order={"by": "source"}, context={})
     whole["output"]["shard_size"] = "1MB"
-    shard = plan_source(load_config(whole), source)[0].shard(0)
+    shard = plan_source(load_config(whole), source).parts[""].shard(0)
     assert shard.batch_rows.tolist() == [2, 2, 1]  # of 7, 1, 12, 3 and 9 frames
 
 

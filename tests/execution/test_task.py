@@ -16,8 +16,8 @@ MOST = (1 << 31) - 1
 
 
 def table_of(rule: KeyRule, length: int) -> object:
-    plan = make_plan({"data": np.array([length])}, Rules(keys=(rule,))).shard(0)
-    return shard_table(plan, {"data": KeySpec(dtype="uint8")}, Tags.of(["a"]))
+    task = make_plan({"data": np.array([length])}, Rules(keys=(rule,))).task(0)
+    return shard_table(task.plan(), task, {"data": KeySpec(dtype="uint8")}, Tags.of(["a"]))
 
 
 def test_the_longest_rows_fit() -> None:
