@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -47,7 +48,7 @@ class KeySpec:
     @property
     def nbytes(self) -> int:
         """Bytes of one frame (or of the one value)."""
-        return int(np.dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))
+        return np.dtype(self.dtype).itemsize * math.prod(self.shape)
 
 
 class Tags(Sequence[str]):
