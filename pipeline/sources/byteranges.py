@@ -32,7 +32,7 @@ class ByteRanges:
     def __reduce__(self) -> tuple[type[ByteRanges], tuple[()]]:
         return ByteRanges, ()
 
-    def open(self, path: str, place: str | None = None) -> OpenFile:
+    def open(self, path: str, place: object = None) -> OpenFile:
         """The open file, as it is; `place` as for `read_stored`.
 
         Raises:
@@ -43,7 +43,7 @@ class ByteRanges:
         except OSError as error:
             raise SourceError(f"{place or path}: can't be opened: {error.strerror}; check the path") from error
 
-    def read_stored(self, path: str, buffer: Any, offset: int, place: str | None = None) -> int:
+    def read_stored(self, path: str, buffer: Any, offset: int, place: object = None) -> int:
         """Fills a buffer from an offset of the file itself.
 
         Args:
@@ -60,7 +60,7 @@ class ByteRanges:
         """
         return _read(self.open(path, place), place or path, buffer, offset)
 
-    def read(self, path: str, buffer: Any, offset: int, place: str | None = None) -> int:
+    def read(self, path: str, buffer: Any, offset: int, place: object = None) -> int:
         """Fills a buffer from an offset of the file, or of what the gzip file holds; as `read_stored`.
 
         Raises:
@@ -73,7 +73,7 @@ class ByteRanges:
         except zlib.error as error:
             raise _damaged(place or path, error) from error
 
-    def member(self, path: str, start: int, size: int, place: str | None = None) -> Inflater:
+    def member(self, path: str, start: int, size: int, place: object = None) -> Inflater:
         """A raw deflated stream inside a file; its reads raise zlib.error where it is damaged.
 
         Args:
@@ -126,7 +126,7 @@ class ByteRanges:
         self._is_gzip.clear()
         self._files.close()
 
-    def _inflater(self, path: str, kind: int, start: int, size: int | None, place: str | None) -> Inflater:
+    def _inflater(self, path: str, kind: int, start: int, size: int | None, place: object) -> Inflater:
         key = (path, start)
         with self._lock:
             found = self._inflaters.pop(key, None)
@@ -152,13 +152,13 @@ def _fetch(file: OpenFile, path: str, start: int, size: int | None) -> Fetch:
     return fetch
 
 
-def _read(file: OpenFile, place: str, buffer: Any, offset: int) -> int:
+def _read(file: OpenFile, place: object, buffer: Any, offset: int) -> int:
     try:
         return read_exactly(file.descriptor, buffer, offset) if len(buffer) else 0
     except OSError as error:
         raise SourceError(f"{place}: can't be read at byte {offset}: {error.strerror}; check the disk") from error
 
 
-def _damaged(place: str, error: zlib.error) -> SourceError:
+def _damaged(place: object, error: zlib.error) -> SourceError:
     what = str(error).removeprefix("Error ")
     return SourceError(f"{place}: damaged gzip file: {what}; copy it again, or check it with gzip -t")

@@ -51,7 +51,7 @@ class JsonIndex:
     """int64 [files + 1]: the first sequence of each file."""
 
 
-def parse(content: bytes, place: str) -> dict[str, Any]:
+def parse(content: bytes, place: object) -> dict[str, Any]:
     """Reads a line.
 
     Raises:
@@ -67,7 +67,7 @@ def parse(content: bytes, place: str) -> dict[str, Any]:
     return row
 
 
-def array_of(row: dict[str, Any], field: str, place: str) -> Array:
+def array_of(row: dict[str, Any], field: str, place: object) -> Array:
     """A field's numbers; bool, int64 or float64.
 
     Raises:

@@ -14,7 +14,7 @@ from seqprep.sources.byteranges import ByteRanges
 from seqprep.sources.fingerprint import fingerprint_of, short_hash
 from seqprep.sources.json_rows import SUFFIXES, JsonIndex, array_of, index_rows, parse
 from seqprep.sources.paths import find_files
-from seqprep.sources.reading import check_unique, file_of, store, target_of
+from seqprep.sources.reading import Place, check_unique, file_of, store, target_of
 from seqprep.sources.tokenizing import TextTokenizer
 from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags
 
@@ -119,21 +119,21 @@ class JsonlSource:
         (start, stop), out = target_of(spec, length, frames, out)
         if stop == start:
             return out
-        place = f"{self._place(sequence)}: sequence {self.tags[sequence]!r}, key {key!r}"
+        place = Place(lambda: f"{self._place(sequence)}: sequence {self.tags[sequence]!r}, key {key!r}")
         values = self._values(key, self._row(sequence, place), place)
         if values.shape != ((length, *spec.shape) if spec.has_time else spec.shape):
             raise SourceError(f"{place}: the file changed since it was opened; start again")
         store(values[start:stop] if spec.has_time else values, out, place)
         return out
 
-    def _row(self, sequence: int, place: str) -> dict[str, Any]:
+    def _row(self, sequence: int, place: object) -> dict[str, Any]:
         content = bytearray(int(self._index.size[sequence]))
         path = str(self._paths[file_of(self._index.first, sequence)])
         if self._files.read(path, content, int(self._index.start[sequence]), place) < len(content):
             raise SourceError(f"{place}: is cut off; the file changed since it was opened, start again")
         return parse(bytes(content), place)
 
-    def _values(self, key: str, row: dict[str, Any], place: str) -> Array:
+    def _values(self, key: str, row: dict[str, Any], place: object) -> Array:
         if self._tokenizer is not None and key == TOKENS:
             return self._tokenizer.encode(row, str(self._options.text), place)
         return array_of(row, self._index.field_of[key], place)

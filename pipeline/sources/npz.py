@@ -11,7 +11,7 @@ from seqprep.sources.byteranges import ByteRanges
 from seqprep.sources.fingerprint import fingerprint_of
 from seqprep.sources.npz_layout import Layout, find_sequences
 from seqprep.sources.paths import find_files
-from seqprep.sources.reading import check_unique, file_of, target_of
+from seqprep.sources.reading import Place, check_unique, file_of, target_of
 from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags
 
 SUFFIXES = (".npz", ".npy")
@@ -113,8 +113,9 @@ class NpzSource:
         if stop > start and out.size:
             file = file_of(self._first, sequence)
             first = int(self._begin[key][sequence]) + start
-            place = f"{self._paths[file]}: sequence {self._tags[sequence]!r}, key {key!r}"
-            self._arrays[key].fill(self._files, str(self._paths[file]), file, first, out, place)
+            path = str(self._paths[file])
+            place = Place(lambda: f"{path}: sequence {self._tags[sequence]!r}, key {key!r}")
+            self._arrays[key].fill(self._files, path, file, first, out, place)
         return out
 
     def fingerprint(self) -> Mapping[str, str]:

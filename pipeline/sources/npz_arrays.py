@@ -17,10 +17,23 @@ from seqprep.types import Array, KeySpec
 
 _NO_CRC = -1
 _BLOCK = 1 << 20
-_ENTRY = np.dtype([
-    ("start", "i8"), ("packed", "i8"), ("size", "i8"), ("crc32", "i8"), ("head", "i8"), ("frames", "i8"),
-    ("fortran", "?"), ("swapped", "?"), ("checked", "?"),
-])  # fmt: skip
+
+
+class _Entry(NamedTuple):
+    """Where one file's array is, and how it lies there."""
+
+    start: int
+    packed: int
+    size: int
+    crc32: int
+    head: int
+    """Bytes of its header."""
+    frames: int
+    fortran: bool
+    swapped: bool
+    """Of the other byte order."""
+    checked: bool
+    """Held against its CRC-32, or without one."""
 
 
 class StoredArray(NamedTuple):
@@ -73,16 +86,22 @@ class KeyArrays:
     """
 
     def __init__(self, spec: KeySpec, arrays: Sequence[StoredArray], whole: bool) -> None:
-        self._spec = spec
-        self._table = np.zeros(len(arrays), _ENTRY)
-        for row, (header, member, _) in zip(self._table, arrays, strict=True):
-            row["start"], row["packed"], row["size"] = member.start, member.packed, member.size
-            row["crc32"], row["checked"] = member.crc32, member.crc32 == _NO_CRC
-            row["head"], row["frames"] = header.size, 1 if whole else header.shape[0]
-            row["fortran"] = header.fortran and len(header.shape) > 1
-            row["swapped"] = not header.dtype.isnative
+        self._spec, self._frame_bytes = spec, spec.nbytes
+        self._table = np.zeros((len(arrays), len(_Entry._fields)), np.int64)  # no object per file
+        for row, (header, member, _) in enumerate(arrays):
+            self._table[row] = _Entry(
+                start=member.start,
+                packed=member.packed,
+                size=member.size,
+                crc32=member.crc32,
+                head=header.size,
+                frames=1 if whole else header.shape[0],
+                fortran=header.fortran and len(header.shape) > 1,
+                swapped=not header.dtype.isnative,
+                checked=member.crc32 == _NO_CRC,
+            )
 
-    def fill(self, files: ByteRanges, path: str, file: int, first: int, out: Array, place: str) -> None:
+    def fill(self, files: ByteRanges, path: str, file: int, first: int, out: Array, place: object) -> None:
         """Reads frames of one file's array.
 
         Args:
@@ -96,48 +115,53 @@ class KeyArrays:
         Raises:
             SourceError: the file is damaged or cut off.
         """
-        entry = self._table[file]
-        data = _bytes_of(files, path, int(entry["start"]), int(entry["packed"]), int(entry["size"]), place)
+        entry = _Entry(*self._table[file].tolist())
+        if entry.checked and entry.packed < 0 and not (entry.fortran or entry.swapped):  # most often
+            raw = as_bytes(out)
+            offset = entry.start + entry.head + first * self._frame_bytes
+            _complete(files.read_stored(path, raw, offset, place), raw, place)
+            return
+        data = _bytes_of(files, path, entry.start, entry.packed, entry.size, place)
         try:
-            if entry["fortran"]:
-                self._check(data, entry, bytearray(), 0, place)
+            if entry.fortran:
+                self._check(data, entry, file, bytearray(), 0, place)
                 self._fill_columns(data, entry, first, out, place)
             else:
-                raw, offset = as_bytes(out), int(entry["head"]) + first * self._spec.nbytes
-                filled = self._check(data, entry, raw, offset, place)
-                _complete(filled if filled is not None else data.read(raw, offset), raw, place)
+                raw, offset = as_bytes(out), entry.head + first * self._frame_bytes
+                filled = self._check(data, entry, file, raw, offset, place)
+                _complete(data.read(raw, offset) if filled is None else filled, raw, place)
         except zlib.error as error:
             raise SourceError(f"{place}: is damaged: {error}; copy or save the file again") from error
-        if entry["swapped"]:
+        if entry.swapped:
             out.byteswap(inplace=True)
 
-    def _check(self, data: _Stored | Inflater, entry: Any, buffer: Any, offset: int, place: str) -> int | None:
+    def _check(
+        self, data: _Stored | Inflater, entry: _Entry, file: int, buffer: Any, offset: int, place: object
+    ) -> int | None:
         """Holds an array's bytes against its CRC-32, once; gives what that read of the buffer on the way, if it was
         needed."""
-        if entry["checked"]:
+        if entry.checked:
             return None
         found = data.check(buffer, offset)
-        if (found.size, found.crc32) != (entry["size"], entry["crc32"]):
+        if (found.size, found.crc32) != (entry.size, entry.crc32):
             raise SourceError(
-                f"{place}: is damaged: the array's CRC-32 is {found.crc32:08x} and its archive says "
-                f"{int(entry['crc32']):08x}; copy or save the file again"
+                f"{place}: is damaged: the array's CRC-32 is {found.crc32:08x} and its archive says {entry.crc32:08x}; "
+                "copy or save the file again"
             )
-        entry["checked"] = True
+        self._table[file, _Entry._fields.index("checked")] = True
         return found.filled
 
-    def _fill_columns(self, data: _Stored | Inflater, entry: Any, first: int, out: Array, place: str) -> None:
+    def _fill_columns(self, data: _Stored | Inflater, entry: _Entry, first: int, out: Array, place: object) -> None:
         """Reads an array in Fortran's order, in which each value of a frame is a row of its own over all frames."""
-        frames = int(entry["frames"])
         shape = out.shape if self._spec.has_time else (1, *out.shape)
         columns = np.empty(shape[::-1], out.dtype)  # [.., frames]
-        size = out.dtype.itemsize
-        if not self._spec.has_time or shape[0] == frames:
+        if not self._spec.has_time or shape[0] == entry.frames:
             stretches = [(0, columns.reshape(-1))]
         else:
-            stretches = [(row * frames + first, part) for row, part in enumerate(columns.reshape(-1, shape[0]))]
+            stretches = [(row * entry.frames + first, part) for row, part in enumerate(columns.reshape(-1, shape[0]))]
         for begin, part in stretches:
             raw = as_bytes(part)
-            _complete(data.read(raw, int(entry["head"]) + begin * size), raw, place)
+            _complete(data.read(raw, entry.head + begin * out.dtype.itemsize), raw, place)
         out[...] = columns.T.reshape(out.shape)
 
 
@@ -165,7 +189,7 @@ def load(array: StoredArray, files: ByteRanges, path: str) -> Array:
     return values.reshape(header.shape, order="F" if header.fortran else "C")
 
 
-def _complete(filled: int, raw: Any, place: str) -> None:
+def _complete(filled: int, raw: Any, place: object) -> None:
     if filled < len(raw):
         raise SourceError(f"{place}: is cut off: {len(raw) - filled} bytes are missing; copy or save the file again")
 
@@ -173,7 +197,7 @@ def _complete(filled: int, raw: Any, place: str) -> None:
 class _Stored:
     """A member that lies in the file as it is."""
 
-    def __init__(self, files: ByteRanges, path: str, start: int, size: int, place: str) -> None:
+    def __init__(self, files: ByteRanges, path: str, start: int, size: int, place: object) -> None:
         self._files, self._path, self._start, self._size, self._place = files, path, start, size, place
 
     def read(self, buffer: Any, offset: int) -> int:
@@ -194,6 +218,6 @@ class _Stored:
         return crc
 
 
-def _bytes_of(files: ByteRanges, path: str, start: int, packed: int, size: int, place: str) -> _Stored | Inflater:
+def _bytes_of(files: ByteRanges, path: str, start: int, packed: int, size: int, place: object) -> _Stored | Inflater:
     """The bytes of a member, header included."""
     return _Stored(files, path, start, size, place) if packed < 0 else files.member(path, start, packed, place)

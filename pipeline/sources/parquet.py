@@ -18,7 +18,7 @@ from seqprep.sources.arrow_values import flatten
 from seqprep.sources.byteranges import ByteRanges
 from seqprep.sources.fingerprint import fingerprint_of
 from seqprep.sources.paths import find_files
-from seqprep.sources.reading import as_bytes, check_unique, target_of
+from seqprep.sources.reading import Place, as_bytes, check_unique, target_of
 from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags
 
 
@@ -103,7 +103,8 @@ class ParquetSource:
             )
             out[...] = flat[first : first + stop - start] if spec.has_time else flat[first]
             return out
-        raw, place = as_bytes(out), f"{self._place(sequence)}: sequence {self.tags[sequence]!r}, key {key!r}"
+        raw = as_bytes(out)
+        place = Place(lambda: f"{self._place(sequence)}: sequence {self.tags[sequence]!r}, key {key!r}")
         path = str(self._paths[table.file[group]])
         if self._files.read_stored(path, raw, offset + first * spec.nbytes, place) < len(raw):
             raise SourceError(f"{place} is cut off; copy the file again")

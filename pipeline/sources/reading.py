@@ -15,6 +15,22 @@ from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags, UInt8
 _DIGITS = 6
 
 
+class Place:
+    """Names file and sequence in messages; the text is made only when a message needs it.
+
+    Args:
+        describe: makes the text.
+    """
+
+    __slots__ = ("_describe",)
+
+    def __init__(self, describe: Callable[[], str]) -> None:
+        self._describe = describe
+
+    def __str__(self) -> str:
+        return self._describe()
+
+
 def target_of(spec: KeySpec, length: int, frames: FrameRange | None, out: Array | None) -> tuple[FrameRange, Array]:
     """Works out what `Source.read` has to fill.
 
@@ -113,7 +129,7 @@ def file_of(first: Int64, sequence: int) -> int:
         first: int64 [files + 1], the first sequence of each file.
         sequence: its place in the source.
     """
-    return int(np.searchsorted(first, sequence, side="right")) - 1
+    return int(first.searchsorted(sequence, side="right")) - 1
 
 
 def shown(spec: KeySpec | None) -> str:
@@ -153,7 +169,7 @@ def numeric_dtype(dtype: np.dtype[Any], what: str) -> str:
     return dtype.newbyteorder("=").name
 
 
-def store(values: Array, out: Array, place: str) -> None:
+def store(values: Array, out: Array, place: object) -> None:
     """Stores values in another dtype; what it can't hold is an error, not another value.
 
     Args:

@@ -60,7 +60,7 @@ class RecordIndex:
     """int64 [files + 1]: the first sequence of each file."""
 
 
-def read_record(files: ByteRanges, path: str, offset: int, place: str) -> UInt8 | None:
+def read_record(files: ByteRanges, path: str, offset: int, place: object) -> UInt8 | None:
     """Reads one record, and holds it against its checksums.
 
     Args:
@@ -109,7 +109,7 @@ def _walk(files: ByteRanges, path: Path) -> Iterator[tuple[int, int, Record]]:
         number, offset = number + 1, offset + HEAD_BYTES + len(data) + _FOOT_BYTES
 
 
-def damaged(place: str, error: WireError) -> SourceError:
+def damaged(place: object, error: WireError) -> SourceError:
     """Says that a record isn't what was expected."""
     return SourceError(f"{place}: {error}")
 

@@ -12,7 +12,7 @@ from seqprep.sources.examples import parse_record, read
 from seqprep.sources.fingerprint import fingerprint_of, short_hash
 from seqprep.sources.paths import find_files
 from seqprep.sources.protobuf import WireError
-from seqprep.sources.reading import check_unique, file_of, target_of
+from seqprep.sources.reading import Place, check_unique, file_of, target_of
 from seqprep.sources.records import SUFFIXES, FeatureOptions, damaged, index_records, place_of, read_record
 from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags
 
@@ -84,7 +84,7 @@ class TfRecordSource:
         if stop == start:
             return out
         path = str(self._paths[file_of(self._index.first, sequence)])
-        place = f"{self._place(sequence)}: sequence {self.tags[sequence]!r}, key {key!r}"
+        place = Place(lambda: f"{self._place(sequence)}: sequence {self.tags[sequence]!r}, key {key!r}")
         data = read_record(self._files, path, int(self._index.offset[sequence]), place)
         try:
             values = None if data is None else read(parse_record(data), self._index.features[key], spec)

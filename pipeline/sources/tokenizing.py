@@ -48,7 +48,7 @@ class TextTokenizer:
     def __reduce__(self) -> tuple[type[TextTokenizer], tuple[str, bool]]:
         return TextTokenizer, (self._path, self._special_tokens)
 
-    def encode(self, row: dict[str, Any], field: str, place: str) -> Array:
+    def encode(self, row: dict[str, Any], field: str, place: object) -> Array:
         """Token ids of one row's text; int32 [tokens].
 
         Raises:
@@ -56,7 +56,7 @@ class TextTokenizer:
         """
         return self.encode_all([(row, place)], field)[0]
 
-    def encode_all(self, rows: Sequence[tuple[dict[str, Any], str]], field: str) -> list[Array]:
+    def encode_all(self, rows: Sequence[tuple[dict[str, Any], object]], field: str) -> list[Array]:
         """Token ids of many rows, each with its place for messages."""
         texts = []
         for row, place in rows:

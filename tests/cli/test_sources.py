@@ -12,20 +12,40 @@ import numpy as np
 import pytest
 import yaml
 
+from seqprep.cli.main import main
 from seqprep.sources.catalogue import describe_readers
 from seqprep.sources.registry import BUILT_IN
 
 
-def run(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "seqprep", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == code, done.stderr
-    return done
+class Shell:
+    """Runs the command line in this process, in a folder of its own; `real` does so in a process."""
+
+    def __init__(self, folder: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.folder, self._capture = folder, capture
+
+    def __call__(self, *arguments: str, code: int = 0) -> tuple[str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        out, error = self._capture.readouterr()
+        assert (ended.value.code or 0) == code, error
+        return out, error
+
+    def real(self, *arguments: str) -> str:
+        command = [sys.executable, "-m", "seqprep", *arguments]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
 
-def test_every_reader_is_listed_with_its_options(tmp_path: Path) -> None:
-    text = run(tmp_path, "sources").stdout
-    listed = json.loads(run(tmp_path, "sources", "--json").stdout)
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    monkeypatch.chdir(tmp_path)
+    return Shell(tmp_path, capsys)
+
+
+def test_every_reader_is_listed_with_its_options(shell: Shell) -> None:
+    text = shell.real("sources")
+    listed = json.loads(shell("sources", "--json")[0])
     assert [reader["type"] for reader in listed] == sorted(BUILT_IN)
     for reader in listed:
         assert reader["summary"]
@@ -55,11 +75,11 @@ def test_options_of_the_new_readers_all_have_a_meaning() -> None:
             assert all(option.meaning for option in reader.options), reader.type
 
 
-def test_one_reader(tmp_path: Path) -> None:
-    text = run(tmp_path, "sources", "npz").stdout
+def test_one_reader(shell: Shell) -> None:
+    text, _ = shell("sources", "npz")
     assert text.startswith("npz\n  Numpy arrays.")
     assert "tfrecord" not in text
-    assert "no reader goes by 'nzp'; did you mean 'npz'?" in run(tmp_path, "sources", "nzp", code=2).stderr
+    assert "no reader goes by 'nzp'; did you mean 'npz'?" in shell("sources", "nzp", code=2)[1]
 
 
 def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,23 +114,23 @@ def write_inputs(folder: Path) -> None:
         ("arrays", "npz", {"type": "npz", "path": "arrays"}),
     ],
 )
-def test_what_is_proposed_can_be_run(tmp_path: Path, path: str, kind: str, settings: dict[str, Any]) -> None:
-    write_inputs(tmp_path)
-    described = json.loads(run(tmp_path, "inspect", path, "--json").stdout)
+def test_what_is_proposed_can_be_run(shell: Shell, path: str, kind: str, settings: dict[str, Any]) -> None:
+    write_inputs(shell.folder)
+    described = json.loads(shell("inspect", path, "--json")[0])
     assert described["source"] == settings
     assert yaml.safe_load(described["configuration"])["source"] == settings
-    text = run(tmp_path, "inspect", path).stdout
+    text = shell.real("inspect", path)
     assert f"{path}: {kind}, {described['sequences']} sequences, " in text
     assert text.endswith(described["configuration"])
-    (tmp_path / "config.yaml").write_text(text[text.index("# Proposed for") :])
-    summary = json.loads(run(tmp_path, "chunk", "config.yaml", "--json").stdout)
+    (shell.folder / "config.yaml").write_text(text[text.index("# Proposed for") :])
+    summary = json.loads(shell("chunk", "config.yaml", "--json", "--workers", "1")[0])
     assert summary["sequences"] == described["sequences"]
     assert summary["rows"] >= summary["sequences"]
 
 
-def test_what_is_said_of_an_input(tmp_path: Path) -> None:
-    write_inputs(tmp_path)
-    described = json.loads(run(tmp_path, "inspect", "arrays", "--json").stdout)
+def test_what_is_said_of_an_input(shell: Shell) -> None:
+    write_inputs(shell.folder)
+    described = json.loads(shell("inspect", "arrays", "--json")[0])
     data = described["keys"]["data"]
     assert (data["dtype"], data["shape"], data["has_time"]) == ("float64", [4], True)
     assert data["lengths"] == {"least": 200, "median": 220, "mean": 220, "greatest": 240, "total": 1100, "empty": 0}
@@ -120,26 +140,24 @@ def test_what_is_said_of_an_input(tmp_path: Path) -> None:
     assert proposed["keys"] == {"data": {"input": True}, "labels": {"rate": 3, "align": "ceil"}}
     assert proposed["chunk"]["size"] % 3 == 0
     assert "don't follow those of data: [other]" in described["configuration"]
-    series = json.loads(run(tmp_path, "inspect", "series.csv", "--json").stdout)
+    series = json.loads(shell("inspect", "series.csv", "--json")[0])
     assert series["first_tags"] == ["T0", "T1", "T2"]
     assert yaml.safe_load(series["configuration"])["chunk"] is None
 
 
-def test_what_was_decided_is_said(tmp_path: Path) -> None:
-    write_inputs(tmp_path)
-    done = run(tmp_path, "chunk", "series.csv", "out", "--max-sequences", "4")
-    assert "series.csv: has no column 'path', so it is taken as csv" in done.stderr
-    assert "1 sequences as 1 rows" in done.stdout
-    assert "taken as npz" in run(tmp_path, "inspect", ".").stderr
+def test_what_was_decided_is_said(shell: Shell) -> None:
+    write_inputs(shell.folder)
+    out, error = shell("chunk", "series.csv", "out", "--max-sequences", "4")
+    assert "series.csv: has no column 'path', so it is taken as csv" in error
+    assert "1 sequences as 1 rows" in out
+    assert "taken as npz" in shell("inspect", ".")[1]
 
 
-def test_inputs_that_are_none(tmp_path: Path) -> None:
-    assert "nothing: no such file or folder" in run(tmp_path, "inspect", "nothing", code=1).stderr
-    write_inputs(tmp_path)
-    assert "--batch is for datasets" in run(tmp_path, "inspect", "arrays", "--batch", "1", code=2).stderr
-    (tmp_path / "words.jsonl").write_text('{"text": "some words"}\n')
-    error = run(tmp_path, "inspect", "words.jsonl", code=2).stderr
-    assert "source.text with a source.tokenizer (fields: text)" in error
-    np.savez(tmp_path / "one.npz", a=np.array(3))
-    text = run(tmp_path, "inspect", "one.npz").stdout
-    assert "no key has frames, so there is nothing to cut" in text
+def test_inputs_that_are_none(shell: Shell) -> None:
+    assert "nothing: no such file or folder" in shell("inspect", "nothing", code=1)[1]
+    write_inputs(shell.folder)
+    assert "--batch is for datasets" in shell("inspect", "arrays", "--batch", "1", code=2)[1]
+    (shell.folder / "words.jsonl").write_text('{"text": "some words"}\n')
+    assert "source.text with a source.tokenizer (fields: text)" in shell("inspect", "words.jsonl", code=2)[1]
+    np.savez(shell.folder / "one.npz", a=np.array(3))
+    assert "no key has frames, so there is nothing to cut" in shell("inspect", "one.npz")[0]

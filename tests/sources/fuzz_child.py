@@ -1,6 +1,7 @@
-"""Opens and reads damaged files, in a process of its own: python fuzz_child.py FOLDER FORMAT FIRST LAST.
+"""Opens and reads damaged files, in a process of its own: python fuzz_child.py FOLDER FIRST LAST.
 
-A case that doesn't end in time kills the process; what it was at stands in FOLDER/progress.
+Each folder in FOLDER holds a sample, and truth.pickle: its settings, its values, and whether a checksum covers them. A
+case that doesn't end in time kills the process; what it was at stands in FOLDER/progress.
 """
 
 from __future__ import annotations
@@ -82,22 +83,31 @@ def check(settings: dict[str, Any], truth: dict[str, dict[str, Any]], name: str,
     return outcome
 
 
-def main() -> None:
-    folder, kind, first, last = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    settings, truth, must_be_right = pickle.loads((folder / "truth.pickle").read_bytes())
-    path = Path(settings["path"])
-    whole = path.read_bytes()
-    expect(check(settings, truth, path.name, True) == "read", "the sample can't be read")
+def limit_memory() -> None:
+    """Makes an allocation fail that the samples can't need."""
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + _MOST_BYTES, resource.RLIM_INFINITY))
-    outcomes: dict[str, int] = {}
-    for case in range(first, last):
-        (folder / "progress").write_text(f"{kind}, case {case}")
-        path.write_bytes(damage(whole, random.Random(f"{kind} {case}")))
-        signal.alarm(_CASE_SECONDS)
-        outcome = check(settings, truth, path.name, must_be_right)
-        signal.alarm(0)
-        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+
+
+def main() -> None:
+    folder, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    samples = {}
+    for sample in sorted(path for path in folder.iterdir() if path.is_dir()):
+        settings, truth, must_be_right = pickle.loads((sample / "truth.pickle").read_bytes())
+        path = Path(settings["path"])
+        expect(check(settings, truth, path.name, True) == "read", f"{sample.name}: the sample can't be read")
+        samples[sample.name] = settings, truth, must_be_right, path, path.read_bytes()
+    limit_memory()
+    outcomes: dict[str, dict[str, int]] = {}
+    for kind, (settings, truth, must_be_right, path, whole) in samples.items():
+        counts = outcomes[kind] = {}
+        for case in range(first, last):
+            (folder / "progress").write_text(f"{kind}, case {case}")
+            path.write_bytes(damage(whole, random.Random(f"{kind} {case}")))
+            signal.alarm(_CASE_SECONDS)
+            outcome = check(settings, truth, path.name, must_be_right)
+            signal.alarm(0)
+            counts[outcome] = counts.get(outcome, 0) + 1
     print(json.dumps(outcomes))
 
 

@@ -60,4 +60,4 @@ def test_open_files_stay_few(tmp_path: Path, suffix: str, files: int, reads: int
             most = max(most, len(os.listdir("/proc/self/fd")) - before)
     assert most <= MOST_OPEN
     source.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
