@@ -108,7 +108,8 @@ class Exchange:
                     if self._waiting and self.rows.count >= self._waiting[0].wanted():
                         self._call(self._waiting[0])
                     return True
-                self._full.append(producer.bell)
+                if producer.bell not in self._full:  # it may have rung for something else
+                    self._full.append(producer.bell)
             started = time.perf_counter()
             producer.bell.get()
             producer.counters.wait_seconds += time.perf_counter() - started
@@ -187,10 +188,11 @@ class Exchange:
         try:
             with self.lock:
                 self._waiting.append(consumer)  # before looking, so that `halt` finds it or it finds `stopped`
-                self._ring_full()
             while True:
                 with self.lock:
                     found = look(consumer)
+                    if found is None:
+                        self._ring_full()  # whatever they hold may be what is missing
                 if found is not None:
                     return found
                 wait(consumer, started)

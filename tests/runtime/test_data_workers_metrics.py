@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 
 from seqprep import DataWorkers
 from seqprep.errors import WorkerError
-from seqprep.runtime import DataWorkersMetrics, data_run
+from seqprep.runtime import DataWorkersMetrics, data_metrics, data_run
+from seqprep.runtime.data_metrics import ConsumerCounters, Ledger, Reporter, WorkerCounters
 from seqprep.runtime.protocol import MeteredSource
 
 from .data_workers_helpers import Counting, endless, numbered, taken, until
@@ -54,23 +56,24 @@ def test_counts_are_exact(num_workers: int) -> None:
 
 
 def test_waiting_is_counted_where_it_happens() -> None:
+    given = iter([endless(0, 4)])
+
     def slow(worker_id: int, batch_size: int) -> Any:
+        until(lambda: bool(workers._source.run.exchange._waiting))
         time.sleep(0.02)
-        return endless(worker_id, batch_size)
+        return next(given, None)
 
     with DataWorkers(slow, batch_size=4, num_workers=1) as workers:
-        for _ in zip(range(5), workers, strict=False):
-            pass
-        assert 0.08 < workers.metrics().consumer_wait_seconds < 5
-        assert workers.metrics().worker_wait_seconds < 0.08
+        assert len(list(workers)) == 1
+        assert 0.02 <= workers.metrics().consumer_wait_seconds < 20
+        assert workers.metrics().worker_wait_seconds == 0
     with DataWorkers(endless, batch_size=4, num_workers=2, max_buffered_batches=1) as workers:
         workers.start()
-        until(lambda: workers.metrics().ready == 1)
+        until(lambda: len(workers._source.run.exchange._full) == 2)
         time.sleep(0.05)
-        for _ in zip(range(3), workers, strict=False):
+        for _ in zip(range(4), workers, strict=False):
             pass
-        until(lambda: workers.metrics().worker_wait_seconds > 0.08)  # both
-        assert workers.metrics().consumer_wait_seconds < workers.metrics().worker_wait_seconds
+        until(lambda: workers.metrics().worker_wait_seconds > 0.09)  # both
 
 
 def test_loggers_get_caffe2s_numbers_and_ours_after_every_interval_and_at_the_end() -> None:
@@ -128,48 +131,69 @@ def test_a_logger_that_raises_is_reported_once_and_ends_nothing(caplog: pytest.L
     assert record.exc_info
 
 
-def test_intervals_are_logged_with_a_warning_when_fetching_lags_behind(caplog: pytest.LogCaptureFixture) -> None:
-    def slow(worker_id: int, batch_size: int) -> Any:
-        time.sleep(0.005)
-        return endless(worker_id, batch_size)
+class Clock:
+    """Stands for the module `time`."""
 
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(("waited", "warns"), [(0.0, False), (2.9, False), (3.1, True), (30.0, True)])
+def test_intervals_are_logged_with_a_warning_when_fetching_lags_behind(
+    waited: float, warns: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level(logging.INFO, "seqprep.data_workers")
-    with DataWorkers(slow, batch_size=4, num_workers=1, log_seconds=0.05, source="dev") as workers:
-        for _ in zip(range(50), workers, strict=False):
-            pass
-    messages = [(record.levelno, record.getMessage()) for record in caplog.records]
-    rates = [text for level, text in messages if level == logging.INFO]
-    warnings = [text for level, text in messages if level == logging.WARNING]
-    assert rates
-    assert warnings
-    assert all(text.startswith("source 'dev': ") and text.endswith("batches ready") for text in rates)
-    assert all(text.startswith("source 'dev' lags behind: consumers waited for ") for text in warnings)
+    clock = Clock()
+    monkeypatch.setattr(data_metrics, "time", clock)
+    ledger = Ledger([WorkerCounters(rows=7), WorkerCounters()], {"": ConsumerCounters()})
+    reporter = Reporter("dev", ledger, lambda: 5, [], 30.0)
+    clock.now += 29
+    reporter.tick()
+    assert not caplog.records
+    ledger.workers[1].rows += 600
+    ledger.consumers[""].wait_seconds += waited
+    clock.now += 1
+    reporter.tick()
+    reporter.tick()
+    expected = [(logging.INFO, "source 'dev': 20 rows/s fetched, 5 batches ready")]
+    if warns:
+        lag = f"consumers waited for {waited:.1f} of the last 30 s; make fetch faster or use more workers"
+        expected.append((logging.WARNING, f"source 'dev' lags behind: {lag}"))
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == expected
 
-    caplog.clear()
-    with DataWorkers(endless, batch_size=4, num_workers=1, log_seconds=0.02, max_buffered_batches=2) as workers:
-        for _ in zip(range(20), workers, strict=False):
-            time.sleep(0.005)
-    assert caplog.records
-    assert all(record.levelno == logging.INFO for record in caplog.records)
+
+def test_workers_report_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "seqprep.data_workers")
+    with DataWorkers(endless, batch_size=4, num_workers=2, log_seconds=0.01, source="dev") as workers:
+        batches = iter(workers)
+        while sum(record.levelno == logging.INFO for record in caplog.records) < 3:
+            next(batches)
+    assert all(record.getMessage().startswith("source 'dev'") for record in caplog.records)
 
 
 def test_a_consumer_that_waits_long_says_so(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_run, "_SLOW_SECONDS", 0.05)
     let_go = threading.Event()
+    inside: list[int] = []
 
     def fetch(worker_id: int, batch_size: int) -> Any:
+        inside.append(worker_id)
         let_go.wait()
         return numbered(0, batch_size)
 
-    with DataWorkers(fetch, batch_size=4, num_workers=2, timeout_seconds=0.13) as workers:
+    with DataWorkers(fetch, batch_size=4, num_workers=2, timeout_seconds=0.5) as workers:
+        workers.start()
+        until(lambda: len(inside) == 2)
+        where = f"inside fetch: workers {workers.worker_ids[0]}, {workers.worker_ids[1]}"
         with pytest.raises(
-            WorkerError, match=r"no batch for 0\.13 s; inside fetch: workers .*, or set timeout_seconds"
+            WorkerError, match=rf"no batch for 0\.5 s; {where}; make fetch faster, use more workers, or set"
         ):
             next(iter(workers))
-        first, second = workers.worker_ids
-        assert [record.getMessage() for record in caplog.records] == [
-            f"source 'train': no batch for {seconds} s; inside fetch: workers {first}, {second}"
-            for seconds in ("0.05", "0.1")
-        ]
+        assert caplog.records
+        for record in caplog.records:
+            assert re.fullmatch(rf"source 'train': no batch for 0\.\d+ s; {where}", record.getMessage())
         let_go.set()
         assert len(next(iter(workers))["y"]) == 4
