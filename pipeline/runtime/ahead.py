@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from seqprep.errors import ClosedError
+from seqprep.runtime.opened import Entry
 from seqprep.runtime.pool import Buffer
-from seqprep.runtime.ranges import Batch, Entry, LeaseOf
+from seqprep.runtime.ranges import Batch, LeaseOf
 from seqprep.types import Int64
 
 _COUNTED_TOGETHER = 256

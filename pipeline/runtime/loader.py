@@ -33,8 +33,12 @@ class Loader:
 
     Iterating gives one epoch. A batch maps names to numpy arrays, batch first: for every key its array [B, T, …] and
     `<key>/size0` int32 [B], `<key>/start` int64 [B], `<key>/core` int32 [B, 2], `<key>/length` int64 [B]; and `seq_idx`
-    int64 [B], `seq_tag` `Tags` [B]. The arrays are the caller's: their memory is used again only when the last
+    int64 [B], `seq_tag` `Tags` [B]. Where rows are packed, all but the first have an entry per segment [S], and the batch
+    holds `segment_row` and `segment_start` int32 [S], and for every key `<key>/segment_ids` and `<key>/positions` int32
+    [B, T]; `seqprep.unpack` takes it apart. The arrays are the caller's: their memory is used again only when the last
     reference to them is gone.
+
+    A dataset of several passes gives another one in each epoch: epoch e reads pass e modulo their number.
 
     Args:
         path: the folder of the dataset.
@@ -77,9 +81,14 @@ class Loader:
         _check_choice("even", even, ("pad", "drop", "none"))
         _check_choice("verify", verify, ("always", "first", "never"))
         self._dataset = Dataset(path)
-        self._reader = BatchReader(self._dataset, keys)
+        self._reader = BatchReader(self._dataset, keys, verify=verify != "never")
         self._order = GlobalOrder(
-            batches=len(self._reader), shuffle=shuffle, seed=seed, rank=rank, world_size=world_size, even=even
+            pass_bounds=self._reader.pass_bounds,
+            shuffle=shuffle,
+            seed=seed,
+            rank=rank,
+            world_size=world_size,
+            even=even,
         )
         self._prefetch, self._threads, self._verify = prefetch, threads, verify
         self._counters = Counters()
@@ -102,8 +111,16 @@ class Loader:
         return self._epoch
 
     def __len__(self) -> int:
-        """Batches of a whole epoch, for this rank."""
-        return self._order.steps(0)
+        """Batches of the whole epoch that is being read or comes next, for this rank.
+
+        Epochs differ in this only where the dataset holds several passes.
+        """
+        return self._order.steps(self._epoch, 0)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """For each pass that the dataset holds, batches of an epoch that reads it, for this rank."""
+        return tuple(self._order.steps(epoch, 0) for epoch in range(self._dataset.index.epochs))
 
     # -- reading --
 
@@ -139,7 +156,7 @@ class Loader:
         self._epoch, self._begin = self._started[0] + 1, 0
 
     def batch(self, number: int) -> Batch:
-        """Reads any batch, by its number in the dataset (whatever the shuffle and rank).
+        """Reads any batch, by its number in the dataset (all passes together, whatever the shuffle and rank).
 
         Raises:
             IndexError: there is no such batch.
@@ -176,11 +193,11 @@ class Loader:
             ConfigError: the iteration has fewer batches.
         """
         epoch, begin = self._started
-        steps = self._order.steps(begin)
+        steps = self._order.steps(epoch, begin)
         if not 0 <= consumed <= steps:
             raise ConfigError(f"consumed is {consumed}: this iteration has {steps} batches, so it lies in [0, {steps}]")
         position = begin + consumed * self._order.world_size
-        if consumed and self._order.ended(position):
+        if consumed and self._order.ended(epoch, position):
             return self._state(epoch + 1, 0)
         return self._state(epoch, position)
 

@@ -149,7 +149,7 @@ class _FolderBatches:
         whole.load_state_dict(start)
         own.load_state_dict(start)
         batches = iter(own)
-        steps = range(worker, _order(whole).steps(begin), workers)
+        steps = range(worker, _order(whole).steps(epoch, begin), workers)
         if not steps:
             self._progress.finish(worker, workers, epoch)
         for step in steps:

@@ -109,7 +109,7 @@ class SyntheticSource:
         spec = self._keys[key]
         first, stop = frames or FrameRange(0, int(self.lengths(key)[sequence]))
         if out is None:
-            out = np.empty((stop - first, *spec.shape), spec.dtype)
+            out = np.empty((stop - first, *spec.unit_shape), spec.dtype)
         for start in range(first, stop, _BLOCK):
             places = np.arange(start, min(start + _BLOCK, stop))
             part = out[start - first : start - first + len(places)]
