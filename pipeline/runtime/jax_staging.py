@@ -6,7 +6,7 @@ cost on the host, too, falls under the step of the batch before. On a CPU it use
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,13 @@ def _parts(sharding: Any) -> int:
 
 
 def stage(
-    loader: BatchSource, *, device: Any = None, sharding: Any = None, pad_rows: bool = False, depth: int = 2
+    loader: BatchSource,
+    *,
+    device: Any = None,
+    sharding: Any = None,
+    pad_rows: bool = False,
+    depth: int = 2,
+    names: Sequence[str] | None = None,
 ) -> Stage:
     """Stages batches on a device from a thread of its own, so that the copy of the next runs under this one's step.
 
@@ -135,6 +141,8 @@ def stage(
         pad_rows: add empty rows (size0 = 0, seq_idx = −1, an empty tag, all else 0) to batches whose rows don't divide
             among the devices; else such a batch is an error.
         depth: batches staged ahead.
+        names: stage only these, such as ["data", "classes"], for JAX takes its time for each array; all of a batch
+            unless told.
 
     Raises:
         DependencyError: JAX isn't installed.
@@ -161,7 +169,7 @@ def stage(
     def area() -> Area:
         return JaxArea(jax, target, pad_rows)
 
-    return Stage(loader, device=name, depth=depth, area_of=area)
+    return Stage(loader, device=name, depth=depth, area_of=area, names=names)
 
 
 def _find_device(jax: Any, device: Any) -> Any:

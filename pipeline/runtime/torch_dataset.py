@@ -106,8 +106,8 @@ class _FolderBatches:
         return _reopen, (self._path, self._options, self._progress)
 
     def __len__(self) -> int:
-        """Batches of a whole epoch, for this rank."""
-        return len(self._whole())
+        """Batches of the whole epoch that is being read or comes next, for this rank."""
+        return _order(self._whole()).steps(self.epoch, 0)
 
     @property
     def epoch(self) -> int:

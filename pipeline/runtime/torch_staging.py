@@ -9,7 +9,7 @@ the consumer's, so that it isn't given out again while a step still reads it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from seqprep.errors import ConfigError
@@ -119,7 +119,7 @@ class CudaArea:
         """Does nothing."""
 
 
-def stage(loader: BatchSource, *, device: Any = None, depth: int = 2) -> Stage:
+def stage(loader: BatchSource, *, device: Any = None, depth: int = 2, names: Sequence[str] | None = None) -> Stage:
     """Stages batches on a device from a thread of its own, so that the copy of the next runs under this one's step.
 
     A batch is a dict in the loader's order of names: arrays of numbers as torch.Tensor of the same shape and dtype on
@@ -136,6 +136,7 @@ def stage(loader: BatchSource, *, device: Any = None, depth: int = 2) -> Stage:
         loader: a `seqprep.Loader`, or anything that gives batches (see `seqprep.runtime.protocol`).
         device: a torch.device or its name, such as "cuda:0"; the current GPU, or the CPU where there is none.
         depth: batches staged ahead.
+        names: stage only these, such as ["data", "classes"]; all of a batch unless told.
 
     Raises:
         DependencyError: PyTorch isn't installed.
@@ -147,7 +148,7 @@ def stage(loader: BatchSource, *, device: Any = None, depth: int = 2) -> Stage:
     def area() -> Area:
         return CudaArea(torch, found) if found.type == "cuda" else DirectArea(torch, found)
 
-    return Stage(loader, device=str(found), depth=depth, area_of=area)
+    return Stage(loader, device=str(found), depth=depth, area_of=area, names=names)
 
 
 def _find_device(torch: Any, device: Any) -> Any:

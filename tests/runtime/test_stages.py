@@ -54,8 +54,8 @@ class PlainArea:
         self.released = True
 
 
-def plain_stage(source: Any, *, depth: int = 2) -> Stage:
-    return Stage(source, device="host", depth=depth, area_of=PlainArea)
+def plain_stage(source: Any, *, depth: int = 2, **options: Any) -> Stage:
+    return Stage(source, device="host", depth=depth, area_of=PlainArea, **options)
 
 
 @pytest.fixture(params=["plain", *FRAMEWORKS])
@@ -171,6 +171,19 @@ def test_keeps_the_order_of_names_and_leaves_the_rest_alone(stage: MakeStage) ->
     assert batch["day"] is values["day"]
     assert float(batch["b"][0]) == 1
     assert list(stage([{}])) == [{}]
+
+
+def test_stages_only_what_is_named(stage: MakeStage, make_dataset: MakeDataset) -> None:
+    names = ["classes/size0", "data", "seq_tag"]
+    with Loader(make_dataset()) as loader, stage(loader, names=names) as staged:
+        expected = [plain(batch) for batch in loader]
+        for batch, wanted in zip(staged, expected, strict=True):
+            assert list(batch) == names
+            assert plain(batch) == {name: wanted[name] for name in names}
+        with pytest.raises(ConfigError, match="names: the batches hold no 'clases'; did you mean 'classes'"):
+            next(iter(stage(loader, names=["data", "clases"])))
+        with pytest.raises(ConfigError, match=r"names is 'data': it has to be a sequence of names, such as \['data'\]"):
+            stage(loader, names="data")
 
 
 # -- going round, and stopping --
@@ -358,7 +371,8 @@ def test_closes_against_a_running_consumer(stage: MakeStage, make_dataset: MakeD
             staged.close()
             consumer.join(5)
             assert not consumer.is_alive()
-            assert ends == ["end"] if staged.metrics().batches == len(loader) else ["closed"]
+            assert ends in (["end"], ["closed"])
+            assert ends == ["closed"] or staged.metrics().batches == len(loader)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

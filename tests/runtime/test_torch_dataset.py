@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqprep import Loader
+from seqprep import Loader, chunk
 from seqprep.errors import ClosedError, ConfigError, DependencyError, MismatchError, UnfinishedError
 from seqprep.torch import dataset
 
@@ -109,10 +109,19 @@ def test_a_batch_goes_to_another_process_in_one_piece(make_dataset: MakeDataset)
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_under_a_dataloader_with_workers(make_dataset: MakeDataset, start: str) -> None:
-    script = Path(__file__).with_name("under_dataloader.py")
+def test_under_a_dataloader_with_workers(make_dataset: MakeDataset, tmp_path: Path, start: str) -> None:
+    path, passes, script = make_dataset(), tmp_path / "passes", Path(__file__).with_name("under_dataloader.py")
+    chunk(
+        {
+            "source": {"type": "hdf5", "path": str(tmp_path / "corpus30.hdf")},
+            "batch": {"max_frames": 100},
+            "order": {"by": "random", "seed": 3},
+            "epochs": 2,
+            "output": {"path": str(passes), "shard_size": 5000},
+        }
+    )
     done = subprocess.run(
-        [sys.executable, str(script), start, str(make_dataset())],
+        [sys.executable, str(script), start, str(path), str(passes)],
         env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,6 @@
 """Checks of seqprep.torch.dataset under DataLoaders with workers, in a process that nothing else has made threads in.
 
-Run as `python under_dataloader.py fork|spawn DATASET`; tests/runtime/test_torch_dataset.py does.
+Run as `python under_dataloader.py fork|spawn DATASET DATASET_OF_PASSES`; tests/runtime/test_torch_dataset.py does.
 """
 
 import functools
@@ -85,6 +85,16 @@ def ranks_and_workers_share_exactly(start: str, path: Path) -> None:
             seen += [values["data"] for values, _ in batches]
         if even == "none":
             assert len(seen) == len(set(seen)) == count
+
+
+def passes_of_different_lengths(start: str, path: Path) -> None:
+    wanted = expected(path, 3, shuffle=True)
+    assert len({len(batches) for batches in wanted}) > 1
+    data = dataset(path, shuffle=True)
+    loader = under(2, start, data, persistent_workers=True)
+    for batches in wanted:
+        assert len(loader) == len(batches)
+        assert got(loader) == batches
 
 
 def more_workers_than_batches(start: str, path: Path) -> None:
@@ -179,6 +189,7 @@ CHECKS: dict[str, list[Callable[[str, Path], None]]] = {
           for workers, persistent in ((1, False), (3, False), (3, True))),
         resumes_at_every_batch,
         ranks_and_workers_share_exactly,
+        passes_of_different_lengths,
         more_workers_than_batches,
         who_counts_batches_gets_the_next_epoch,
         who_leaves_early_gets_the_epoch_again,
@@ -197,7 +208,7 @@ CHECKS: dict[str, list[Callable[[str, Path], None]]] = {
 
 if __name__ == "__main__":
     for check in CHECKS[sys.argv[1]]:
-        check(sys.argv[1], Path(sys.argv[2]))
+        check(sys.argv[1], Path(sys.argv[3 if check is passes_of_different_lengths else 2]))
         gc.collect()
         assert multiprocessing.active_children() == []
     print("all checks passed")
