@@ -126,8 +126,17 @@ class Loader:
         return self._epoch
 
     def __len__(self) -> int:
-        """Batches of the whole epoch that is being read or comes next, for this rank."""
+        """Batches of the whole epoch that is being read or comes next, for this rank; others may have more or fewer, see
+        `same_length`.
+        """
         return (self._rows or self._order).steps(self._epoch, 0)
+
+    @property
+    def same_length(self) -> bool:
+        """Whether every epoch has the same number of batches; not where ranks share the rows that `rebatch` mixes."""
+        order, passes = self._rows or self._order, len(self._order.passes)
+        fixed = self._rows is None or self._options.world_size == 1 or not self._options.shuffle
+        return fixed and len({order.steps(epoch, 0) for epoch in range(passes)}) == 1
 
     # -- reading --
 
