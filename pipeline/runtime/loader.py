@@ -130,9 +130,8 @@ class Loader:
         return self._epoch
 
     def __len__(self) -> int:
-        """Batches of the whole epoch that is being read or comes next, for this rank.
-
-        Epochs differ in this only where the dataset holds several passes.
+        """Batches of the whole epoch that is being read or comes next, for this rank; others may have more or fewer, see
+        `same_length`.
         """
         return (self._rows or self._order).steps(self._epoch, 0)
 
@@ -141,6 +140,13 @@ class Loader:
         """For each pass that the dataset holds, batches of an epoch that reads it, for this rank."""
         order = self._rows or self._order
         return tuple(order.steps(epoch, 0) for epoch in range(self._dataset.index.epochs))
+
+    @property
+    def same_length(self) -> bool:
+        """Whether every epoch has the same number of batches; not where ranks share the rows that `rebatch` mixes."""
+        order, passes = self._rows or self._order, len(self._order.passes)
+        fixed = self._rows is None or self._options.world_size == 1 or not self._options.shuffle
+        return fixed and len({order.steps(epoch, 0) for epoch in range(passes)}) == 1
 
     # -- reading --
 
