@@ -196,7 +196,7 @@ def test_ranks_have_one_shape_in_every_step(path: Path, even: Any, keys: Any) ->
 
 
 def test_same_shape_promises_what_even_none_cant(path: Path) -> None:
-    with pytest.raises(ConfigError, match="same_shape is set and even is 'none'.*set even to 'pad'.*or to 'drop'"):
+    with pytest.raises(ConfigError, match=r"same_shape is set and even is 'none'.*set even to 'pad'.*or to 'drop'"):
         Loader(path, same_shape=True, even="none")
     with pytest.raises(ConfigError, match="same_shape and rebatch are both set"):
         Loader(path, same_shape=True, rebatch={"rows": 2, "window": 2})
