@@ -62,7 +62,7 @@ def test_from_nothing_to_a_verified_dataset(tmp_path: Path, format: str) -> None
     assert shown["batch"]["data"]["shape"][2] == 40
     assert "padding" in run(tmp_path, "inspect", "out").stdout
     verified = json.loads(run(tmp_path, "verify", "out", "--json").stdout)
-    assert verified == {"shards": summary["shards"], "bytes": summary["bytes"], "faults": []}
+    assert verified == {"shards": summary["shards"], "bytes": summary["bytes"], "compared": 0, "faults": []}
     bench = json.loads(run(tmp_path, "bench", "out", "--no-staging", "--rounds", "1", "--json").stdout)
     assert [reading["name"] for reading in bench["readings"]] == ["raw read limit", "loader", "loader, verified"]
 
