@@ -63,6 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("framework", "names"), [("tensorflow", ["keras", "loop"]), ("torch", ["torch"]), ("jax", ["jax"])]
 )
+@pytest.mark.slow
 def test_programs_go_on_where_they_were_stopped(folder: Path, framework: str, names: list[str]) -> None:
     if importlib.util.find_spec(framework) is None:
         pytest.skip(f"{framework} isn't installed")
@@ -72,6 +73,7 @@ def test_programs_go_on_where_they_were_stopped(folder: Path, framework: str, na
     assert out.endswith("the same models\n")
 
 
+@pytest.mark.slow
 def test_workers(folder: Path) -> None:
     pytest.importorskip("torch")
     assert run(folder, "example_workers.py") == "next comes epoch 2, 31 batches\n"

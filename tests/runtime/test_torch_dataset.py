@@ -108,7 +108,7 @@ def test_a_batch_goes_to_another_process_in_one_piece(make_dataset: MakeDataset)
                 assert other[name] == value
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_under_a_dataloader_with_workers(make_dataset: MakeDataset, tmp_path: Path, start: str) -> None:
     path, passes, script = make_dataset(), tmp_path / "passes", Path(__file__).with_name("under_dataloader.py")
     chunk(
