@@ -452,5 +452,6 @@ def cases(
 
 
 def has_rows(case: Case) -> bool:
-    """Whether there is anything to plan."""
-    return any(all_rows(case.lengths, case.rules, case.epoch))
+    """Whether there is anything to plan, in this pass and in the first few: a jitter can leave nothing with real context."""
+    epochs = {case.epoch, *range(4)} if case.rules.jitter else {case.epoch}
+    return all(any(all_rows(case.lengths, case.rules, epoch)) for epoch in epochs)
