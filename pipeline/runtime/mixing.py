@@ -297,6 +297,17 @@ class Mix:
                 raise ConfigError(f"source {name!r} keeps no state (state_dict, state_at, load_state_dict)")
         return self._sources  # type: ignore[return-value]
 
+    def __getstate__(self) -> dict[str, Any]:
+        sources = list(zip(self._sources, self._draws.weights, strict=True))
+        options = {"seed": self._draws.seed, "repeat": self._repeat, "names": self._names}
+        resumable = all(isinstance(source, ResumableSource) for source in self._sources)
+        return {"sources": sources, "options": options, "state": self.state_dict() if resumable else None}
+
+    def __setstate__(self, saved: Mapping[str, Any]) -> None:
+        self.__init__(saved["sources"], **saved["options"])  # type: ignore[misc]
+        if saved["state"] is not None:
+            self.load_state_dict(saved["state"])
+
     def metrics(self) -> MixMetrics:
         """What was handed out of each source since the mix was made, and the sources' own metrics."""
         drawn = self._iteration.counts if self._iteration else [0 for _ in self._sources]

@@ -187,10 +187,10 @@ class _Stitcher:
                 f"{(begin + size)[short[0]]} of them: {'set context to removed, or ' * (self._context == 'kept')}"
                 f"name the key whose frames they have (here {key!r})"
             )
-        return _Rows(np.asarray(batch["seq_idx"]), row, begin, start, size, length, batch["seq_tag"])
+        return _Rows(np.asarray(_of(batch, "seq_idx")), row, begin, start, size, length, _of(batch, "seq_tag"))
 
     def _key_of(self, batch: Mapping[str, Any]) -> str:
-        keys = [name for name in batch if f"{name}/core" in batch]
+        keys = [name.removesuffix("/core") for name in batch if name.endswith("/core")]
         if self._key is None and keys:
             self._key = keys[0]
         if self._key not in keys:
