@@ -72,3 +72,15 @@ def print_table(header: list[str], rows: list[list[str]]) -> None:
             for place, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         click.echo("  ".join(cells).rstrip())
+
+
+def summary_sentence(summary: Any) -> str:
+    """Says in a line what a run made: a `seqprep.Summary`."""
+    from seqprep.config.units import format_bytes
+
+    done = "already complete" if summary.already_complete else "done"
+    speed = "" if summary.already_complete else f" in {summary.seconds:.1f} s"
+    return (
+        f"{summary.path}: {done}: {summary.sequences:,} sequences as {summary.rows:,} rows in {summary.batches:,} batches, "
+        f"{summary.shards:,} shards, {format_bytes(summary.bytes)}{speed}"
+    )

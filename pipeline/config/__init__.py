@@ -3,6 +3,7 @@
 from seqprep.config.document import Document, parse_assignment, read_document
 from seqprep.config.layout import BucketConfig, OrderName
 from seqprep.config.schema import (
+    BY_FILE,
     BatchConfig,
     ChunkConfig,
     Config,
@@ -16,6 +17,7 @@ from seqprep.config.selection import SelectConfig, SplitConfig, exact_share
 from seqprep.config.validation import Options, build, suggestion
 
 __all__ = [
+    "BY_FILE",
     "BatchConfig",
     "BucketConfig",
     "ChunkConfig",

@@ -6,19 +6,20 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from seqprep.config import Config, load_config
 from seqprep.errors import ConfigError
 from seqprep.execution.engines import engine_for
+from seqprep.execution.normalization import Normalizer
 from seqprep.execution.planning import SourcePlan, plan_source
-from seqprep.execution.resume import MARKER_NAME, prepare_folder
-from seqprep.execution.task import Job, number_tasks
-from seqprep.planning import Count, DatasetPlan, joined
-from seqprep.shards import Index, ShardRecord, Storage, write_index
+from seqprep.execution.resume import finished_dataset, make_dataset
+from seqprep.execution.task import Advance, Job, number_tasks
+from seqprep.planning import DatasetPlan
+from seqprep.shards import Index, ShardRecord, SharedLock, Storage, codec_release
 from seqprep.sources import Source, open_source
 
 _log = logging.getLogger("seqprep")
@@ -77,7 +78,7 @@ def chunk(
     Args:
         config: a configuration, a nested mapping, or the path of a YAML file.
         workers: processes to use; with more than one, a script has to call this under `if __name__ == "__main__":`.
-        overwrite: replace what the output folder holds, if it is something else.
+        overwrite: replace what the output folder holds, if it is something else or damaged.
         progress: told now and then how far the run is, in the caller's thread.
         storage: the file layer; local files unless told.
 
@@ -86,6 +87,8 @@ def chunk(
         SourceError: the input can't be read.
         OutputError: the output can't be written.
         MismatchError: the output folder holds something else.
+        BusyError: another run writes in the output folder.
+        CorruptError: the output folder holds this dataset, but damaged.
         WorkerError: a worker process died.
     """
     started = time.monotonic()
@@ -98,12 +101,13 @@ def chunk(
         for run in runs:
             for message in run.plan.report.warnings():
                 _log.warning("%s: %s", run.folder, message)
-        done = [prepare_folder(run.folder, run.index, storage, overwrite) for run in runs]
-        report = _Total(sum(run.plan.rows for run in runs), progress)
+        for run in runs:
+            finished_dataset(run.folder, run.index, overwrite)  # refuses before anything is made
+        advance = Total(sum(run.plan.rows for run in runs), progress)
         summaries = {}
-        for run, found in zip(runs, done, strict=True):
-            index = found or _make_shards(config, source, run, workers, report, storage)
-            summaries[run.part] = _summary(run.folder, index, time.monotonic() - started, found is not None)
+        for run in runs:
+            index, before = _make(run, config, source, planned.normalizers, workers, advance, storage, overwrite)
+            summaries[run.part] = summarize(run.folder, index, time.monotonic() - started, before)
         return _together(config, summaries, time.monotonic() - started)
     finally:
         source.close()
@@ -115,57 +119,48 @@ class _Run:
     def __init__(self, config: Config, part: str, plan: DatasetPlan, planned: SourcePlan) -> None:
         self.part, self.plan = part, plan
         self.folder = Path(config.output.path.replace("{split}", part))
-        configuration = config.decisive() | ({"part": part} if part else {})
-        identity = [config.fingerprint(), dict(planned.fingerprint), *([part] if part else [])]
-        self.index = Index(
-            format=config.output.format,
-            fingerprint=hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16],
-            configuration=configuration,
-            source=planned.fingerprint,
-            keys=planned.stored,
-            sequences=plan.sequences,
-            shards=(),
-            report=plan.report.as_dict(),
-        )
+        self.index = describe_run(config, planned, part)
 
 
-class _Total:
-    """Adds up the progress of all folders."""
+class Total:
+    """Adds up the progress of several runs."""
 
     def __init__(self, rows: int, tell: Callable[[Progress], None] | None) -> None:
         self._rows, self._tell = rows, tell
         self._done = [0, 0]
 
     def __call__(self, rows: int, size: int) -> None:
+        """Adds rows and bytes."""
         self._done[0] += rows
         self._done[1] += size
         if self._tell is not None:
             self._tell(Progress(rows=self._done[0], rows_total=self._rows, bytes=self._done[1]))
 
 
-def _make_shards(
-    config: Config, source: Source, run: _Run, workers: int, advance: Callable[[int, int], None], storage: Storage
-) -> Index:
-    """Runs all tasks of a folder, and writes its index."""
-    index, plan = run.index, run.plan
-    job = Job(
-        source=source,
-        stored=index.keys,
-        pad_values={name: key.pad_value for name, key in config.keys.items()},
-        folder=run.folder,
-        format=config.output.format,
-        fingerprint=index.fingerprint,
-        storage=storage,
-    )
-    records = dict(engine_for(workers, len(plan)).run(job, number_tasks(plan), len(plan), advance))
-    index = _whole(index, plan, [records[number] for number in range(len(plan))], config)
-    write_index(run.folder, index, storage)
-    storage.remove(run.folder / MARKER_NAME)
-    return index
+def _make(
+    run: _Run,
+    config: Config,
+    source: Source,
+    normalizers: Mapping[str, Normalizer],
+    workers: int,
+    advance: Advance,
+    storage: Storage,
+    overwrite: bool,
+) -> tuple[Index, bool]:
+    """Makes the dataset of one folder, or finds it made."""
+
+    def make_shards(lock: SharedLock) -> list[ShardRecord]:
+        job = job_for(config, source, run.index, normalizers, run.folder, storage, lock)
+        records = run_tasks(job, run.plan, range(len(run.plan)), workers, advance)
+        shards = [records[number] for number in range(len(run.plan))]
+        _check_batches(shards, run.plan, config)
+        return shards
+
+    return make_dataset(run.folder, run.index, len(run.plan), storage, overwrite, make_shards)
 
 
-def _whole(index: Index, plan: DatasetPlan, shards: list[ShardRecord], config: Config) -> Index:
-    """The index with its shards, and with what only they know."""
+def _check_batches(shards: Sequence[ShardRecord], plan: DatasetPlan, config: Config) -> None:
+    """Refuses a dataset that `drop_last` has left without a batch."""
     batches = [0] * len(plan.passes)
     for shard in shards:
         batches[shard.epoch] += shard.batches
@@ -174,14 +169,105 @@ def _whole(index: Index, plan: DatasetPlan, shards: list[ShardRecord], config: C
             f"{config.document.where(('batch', 'drop_last'))}: batch.drop_last leaves no batch, for no shard has the rows "
             "of a full one; set it to false, or lower batch.max_frames or batch.max_sequences"
         )
-    dropped = Count(
-        rows=sum(shard.dropped_rows for shard in shards), frames=sum(shard.dropped_frames for shard in shards)
+
+
+def describe_run(config: Config, planned: SourcePlan, part: str) -> Index:
+    """Gives the index that a run will write, without its shards.
+
+    Args:
+        config: the configuration.
+        planned: from `plan_source`.
+        part: of the split; empty without one.
+
+    Raises:
+        DependencyError: the package that compresses is missing.
+    """
+    plan, compression = planned.parts[part], config.output.compression
+    codec = codec_release(compression)
+    configuration = config.decisive() | ({"part": part} if part else {})
+    return Index(
+        format=config.output.format,
+        fingerprint=run_fingerprint(configuration, planned.fingerprint, codec),
+        configuration=configuration,
+        source=planned.fingerprint,
+        keys=planned.stored,
+        sequences=plan.sequences,
+        shards=(),
+        report=plan.report.as_dict(),
+        compression=compression,
+        codec=codec,
     )
-    report = replace(plan.report, left_out=joined(plan.report.left_out, {"batch.drop_last": dropped}))
-    return replace(index, shards=tuple(shards), report=report.as_dict())
 
 
-def _summary(folder: Path, index: Index, seconds: float, already_complete: bool) -> Summary:
+def run_fingerprint(configuration: Mapping[str, Any], source: Mapping[str, str], codec: str) -> str:
+    """A hash of all that decides a dataset's bytes, 16 hexadecimal digits.
+
+    Args:
+        configuration: every setting that decides what the shards hold.
+        source: the source's fingerprint, part by part.
+        codec: the release of what compresses; empty without compression.
+    """
+    settings = hashlib.sha256(json.dumps(configuration, sort_keys=True).encode()).hexdigest()[:16]
+    whole = json.dumps([settings, dict(source), *([codec] if codec else [])], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]
+
+
+def job_for(
+    config: Config,
+    source: Source,
+    index: Index,
+    normalizers: Mapping[str, Normalizer],
+    folder: Path,
+    storage: Storage,
+    lock: SharedLock,
+) -> Job:
+    """What the tasks of a run share.
+
+    Args:
+        config: the configuration.
+        source: opened.
+        index: from `describe_run`.
+        normalizers: of the keys that are normalised.
+        folder: where the shards go.
+        storage: the file layer.
+        lock: of the run.
+    """
+    return Job(
+        source=source,
+        stored=index.keys,
+        pad_values={name: key.pad_value for name, key in config.keys.items()},
+        normalizers=normalizers,
+        folder=folder,
+        format=index.format,
+        fingerprint=index.fingerprint,
+        storage=storage,
+        compression=index.compression,
+        description=index.describe(),
+        lock=lock,
+    )
+
+
+def run_tasks(
+    job: Job, plan: DatasetPlan, shards: Sequence[int], workers: int, advance: Advance
+) -> dict[int, ShardRecord]:
+    """Makes some shards of a plan.
+
+    Args:
+        job: what they share.
+        plan: the plan.
+        shards: their numbers.
+        workers: processes to use.
+        advance: told after each batch: rows and bytes done since.
+
+    Returns:
+        Number to record.
+    """
+    engine = engine_for(workers, len(shards))
+    return dict(engine.run(job, number_tasks(plan, shards), len(plan), advance))
+
+
+def summarize(folder: Path, index: Index, seconds: float, already_complete: bool) -> Summary:
+    """What a run tells of a dataset."""
     return Summary(
         path=folder,
         sequences=index.sequences,

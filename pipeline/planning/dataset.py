@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from seqprep.planning.chunking import count_chunks, row_frames
+from seqprep.planning.chunking import count_chunks
 from seqprep.planning.layout import padded_lengths
 from seqprep.planning.packing import segment_frames
 from seqprep.planning.passes import PassPlan, length_classes, make_plan
@@ -61,7 +62,14 @@ class DatasetPlan:
 
 
 def plan_parts(
-    lengths: Mapping[str, Int64], tags: Tags, selected: Selected, rules: Rules, split_rule: SplitRule | None
+    lengths: Mapping[str, Int64],
+    tags: Tags,
+    selected: Selected,
+    rules: Rules,
+    split_rule: SplitRule | None,
+    *,
+    sizes: Mapping[str, Int64] | None = None,
+    aligned: Mapping[str, Any] | None = None,
 ) -> dict[str, DatasetPlan]:
     """Plans every part of a split, or the whole.
 
@@ -71,6 +79,8 @@ def plan_parts(
         selected: the sequences to take.
         rules: from `resolve`.
         split_rule: the parts; None if there is one alone.
+        sizes: for each key with ragged axes, int64 [sequences, axes].
+        aligned: the counts of an `Alignment`, for the report.
 
     Returns:
         For each part its plan; under WHOLE if there is no split.
@@ -86,9 +96,11 @@ def plan_parts(
     planned = {}
     for name, places in parts.items():
         passes = tuple(
-            make_plan(lengths, rules, epoch, places=places, classes=classes) for epoch in range(rules.epochs)
+            make_plan(lengths, rules, epoch, places=places, classes=classes, sizes=sizes, aligned=aligned)
+            for epoch in range(rules.epochs)
         )
-        report = Report(left_out=joined(selected.left_out, rest), over_budget=over_budget(passes))
+        left_out = joined(selected.left_out, rest)
+        report = Report(left_out=left_out, cut=passes[0].report, over_budget=over_budget(passes))
         planned[name] = DatasetPlan(passes, report)
     return planned
 
@@ -132,7 +144,7 @@ def _needed(frames: Mapping[str, Int64], plan: PassPlan) -> dict[str, Int64]:
         plan: theirs.
     """
     if plan.rules.batch.row_frames is not None:
-        return {ROW_FRAMES: segment_frames(frames, {rule.name: rule.rate for rule in plan.rules.keys})}
+        return {ROW_FRAMES: segment_frames(frames, {rule.name: rule.rate or 1 for rule in plan.rules.keys})}
     return padded_lengths(frames, plan.rules, plan.classes)
 
 
@@ -144,5 +156,7 @@ def _longest_possible(name: str, passes: Sequence[PassPlan]) -> int:
     widest = {}
     for rule in plan.rules.keys:
         core = plan.lengths[rule.name].max(initial=0) if rule.chunk is None else rule.chunk.size_frames
-        widest[rule.name] = row_frames(np.array([core]), rule)
+        left = max(rule.left_frames, rule.left_initial_frames or 0)
+        right = max(rule.right_frames, rule.right_final_frames or 0)
+        widest[rule.name] = np.array([core + left + right], np.int64)
     return int(_needed(widest, plan)[name][0])

@@ -89,10 +89,11 @@ def lay_out(frames: Mapping[str, Int64], rules: Rules, classes: LengthClasses | 
 
 def _packed(frames: Mapping[str, Int64], rules: Rules, row_frames: int) -> Layout:
     """Packs rows, and lays the packed rows out; these stay in the order in which they were opened."""
-    rates = {rule.name: rule.rate for rule in rules.keys}
+    rates = {rule.name: rule.rate or 1 for rule in rules.keys}
     packing = pack(frames, rates, row_frames)
     padded = {
-        rule.name: _up(row_lengths(packing, frames[rule.name], rule.rate), rule.pad_multiple) for rule in rules.keys
+        rule.name: _up(row_lengths(packing, frames[rule.name], rates[rule.name]), rule.pad_multiple)
+        for rule in rules.keys
     }
     batches = _batches(padded, None, rules)
     bounds = np.searchsorted(

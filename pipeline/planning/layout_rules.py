@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from seqprep.config import Config, OrderName
 from seqprep.errors import ConfigError
+from seqprep.types import KeySpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,19 +67,20 @@ def order_name(config: Config) -> OrderName:
     return cast(OrderName, config.order.by.partition(":")[0])
 
 
-def batch_rule(config: Config, rates: Mapping[str, int]) -> BatchRule:
+def batch_rule(config: Config, rates: Mapping[str, int | None], stored: Mapping[str, KeySpec]) -> BatchRule:
     """Takes the settings of `batch` from the configuration.
 
     Args:
         config: the configuration.
         rates: of each key with time.
+        stored: the keys as they will be stored.
 
     Raises:
         ConfigError: rows can't be packed at these rates.
     """
     batch = config.batch
     if batch.row_frames is not None:
-        _check_row_frames(batch.row_frames, rates, config)
+        _check_row_frames(batch.row_frames, _packed_rates(rates, stored, config), config)
     bucket = batch.bucket
     return BatchRule(
         drop_last=batch.drop_last,
@@ -89,6 +91,18 @@ def batch_rule(config: Config, rates: Mapping[str, int]) -> BatchRule:
         pad_rows=batch.pad_rows,
         row_frames=batch.row_frames,
     )
+
+
+def _packed_rates(rates: Mapping[str, int | None], stored: Mapping[str, KeySpec], config: Config) -> dict[str, int]:
+    """The rates, if segments of all keys can stand at equal places."""
+    place = config.document.where(("batch", "pack"))
+    packed = {}
+    for name, rate in rates.items():
+        if rate is None or stored[name].ragged:
+            what = "a time axis of its own" if rate is None else "an axis of varying size"
+            raise ConfigError(f"{place}: batch.pack is true, but key {name!r} has {what}, so it can't be packed")
+        packed[name] = rate
+    return packed
 
 
 def _check_row_frames(row_frames: int, rates: Mapping[str, int], config: Config) -> None:

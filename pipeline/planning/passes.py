@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from seqprep.errors import ConfigError
 from seqprep.planning.buckets import Histogram, LengthClasses, class_widths, equal_mass_boundaries, given_boundaries
-from seqprep.planning.chunking import count_chunks
+from seqprep.planning.chunking import Cuts, Cutting, cut_sequences
 from seqprep.planning.ordering import hash_rows, hash_sequences, order_sequences
 from seqprep.planning.plan import Plan, ShardPlan, ShardTask
+from seqprep.planning.report import CutReport
 from seqprep.planning.rules import Rules
-from seqprep.planning.sharding import chunk_bytes, cut_rows, cut_shards
+from seqprep.planning.sharding import cut_rows, cut_shards
+from seqprep.planning.sizes import chunk_bytes
 from seqprep.types import Array, Int64
 
 _BLOCK_ROWS = 1 << 17
@@ -36,6 +39,10 @@ class GlobalPlan:
     """Integers [rows]: rows in the order of writing."""
     cuts: Int64
     """int64 [shards + 1]: shard i begins at this place of the order."""
+    sizes: Mapping[str, Int64]
+    """For each key with ragged axes, int64 [sequences, axes]."""
+    report: CutReport
+    """What cutting did."""
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
@@ -69,6 +76,7 @@ class GlobalPlan:
             stop=number[np.append(begins[1:], len(rows)) - 1] + 1,
             lengths={name: frames[sequence] for name, frames in self.lengths.items()},
             classes=self.classes,
+            sizes={name: axes[sequence] for name, axes in self.sizes.items()},
         )
 
     def shard(self, shard: int) -> ShardPlan:
@@ -86,61 +94,98 @@ def make_plan(
     *,
     places: Int64 | None = None,
     classes: LengthClasses | None = None,
+    sizes: Mapping[str, Int64] | None = None,
+    aligned: Mapping[str, Any] | None = None,
 ) -> PassPlan:
     """Plans one pass over a dataset: order → partition → shards.
 
     Args:
-        lengths: for each key of the rules, int64 [sequences], in frames; checked by `check_lengths`.
+        lengths: for each key of the rules, int64 [sequences], in frames; those of the sequences to take fit together
+            (see `align_lengths`).
         rules: from `resolve`.
         epoch: number of the pass; part of every random draw.
         places: int64 [n], ascending: the sequences to take, as places in the source; all unless told.
         classes: the length classes that the rules ask for; found from these sequences unless told.
+        sizes: for each key with ragged axes, int64 [sequences, axes].
+        aligned: the counts of an `Alignment`, for the report.
 
     Raises:
         ConfigError: no sequence gives a row.
     """
     named = {rule.name: np.asarray(lengths[rule.name], np.int64) for rule in rules.keys}
-    counts = count_chunks(named, rules)
-    places = np.arange(len(counts)) if places is None else places
-    _check_rows(counts[places], rules)
+    everywhere = np.arange(len(named[rules.input.name]))
+    places = everywhere if places is None else places
+    cutting = cut_sequences(named, rules, everywhere, epoch)
+    cuts, ragged = cutting.cuts, dict(sizes or {})
+    report = _report(cutting, places, aligned or {})
+    _check_rows(cuts.count[places], named[rules.input.name][places], cutting, places, rules)
     classes = classes or length_classes(named, places, rules)
     if rules.order_rule.all_rows:
-        return _global_plan(named, counts, places, classes, rules, epoch)
+        return _global_plan(named, cuts, places, classes, rules, epoch, ragged, report)
     order = order_sequences(places, named[rules.input.name][places], rules, epoch)
     order = order[_partition(len(order), "sequences", rules)]
-    _check_rows(counts[order], rules)
-    cuts = cut_shards(order, counts, named, rules)
-    return Plan(rules, epoch, named, classes, counts, order, cuts.place, cuts.chunk)
+    _check_rows(cuts.count[order], named[rules.input.name][order], cutting, order, rules)
+    shards = cut_shards(order, cuts, named, rules, _units(ragged))
+    return Plan(rules, epoch, named, classes, cuts.count, order, shards.place, shards.chunk, ragged, report)
 
 
-def _check_rows(counts: Int64, rules: Rules) -> None:
-    if not counts.any():
-        raise ConfigError(
-            f"none of the {len(counts)} sequences gives a row: all have 0 frames in key {rules.input.name!r}; check the source"
-        )
+def _units(sizes: Mapping[str, Int64]) -> dict[str, Int64]:
+    return {name: np.prod(axes, axis=1, dtype=np.int64) for name, axes in sizes.items()}
+
+
+def _report(cutting: Cutting, places: Int64, aligned: Mapping[str, Any]) -> CutReport:
+    lost = {name: int(frames[places].sum()) for name, frames in cutting.lost.items()}
+    return CutReport(
+        **aligned,
+        chunks_dropped_short=int(cutting.short[places].sum()),
+        chunks_shifted=int(cutting.moved[places].sum()),
+        chunks_dropped_context=int(cutting.lacking[places].sum()),
+        frames_lost_to_shift={name: count for name, count in lost.items() if count},
+        sequences_without_rows=int((cutting.cuts.count[places] == 0).sum()),
+    )
+
+
+def _check_rows(counts: Int64, frames: Int64, cutting: Cutting, places: Int64, rules: Rules) -> None:
+    """Refuses a plan without rows, and says what became of the sequences."""
+    if counts.any():
+        return
+    reasons = {
+        f"without frames in key {rules.input.name!r} (check the source)": int((frames == 0).sum()),
+        "without a full chunk (lower chunk.size, or set chunk.tail to keep)": int((cutting.short[places] > 0).sum()),
+        "without a chunk whose context is all real (pad it otherwise)": int((cutting.lacking[places] > 0).sum()),
+    }
+    told = ", ".join(f"{count} {reason}" for reason, count in reasons.items() if count)
+    raise ConfigError(f"none of the {len(counts)} sequences gives a row: {told}")
 
 
 def _global_plan(
-    lengths: Mapping[str, Int64], counts: Int64, places: Int64, classes: LengthClasses | None, rules: Rules, epoch: int
+    lengths: Mapping[str, Int64],
+    cuts: Cuts,
+    places: Int64,
+    classes: LengthClasses | None,
+    rules: Rules,
+    epoch: int,
+    sizes: Mapping[str, Int64],
+    report: CutReport,
 ) -> GlobalPlan:
-    taken = np.zeros(len(counts), np.int64)
-    taken[places] = counts[places]
+    taken = np.zeros(len(cuts.count), np.int64)
+    taken[places] = cuts.count[places]
     ends = np.cumsum(taken)
     before, rows = ends - taken, int(ends[-1])
     narrow = np.int32 if rows <= np.iinfo(np.int32).max else np.int64
-    owner, hashes, sizes = np.empty(rows, narrow), np.empty(rows, np.uint64), np.empty(rows, np.int64)
-    sequence_hashes = hash_sequences(np.arange(len(taken)), rules, epoch)
+    owner, hashes, row_bytes = np.empty(rows, narrow), np.empty(rows, np.uint64), np.empty(rows, np.int64)
+    sequence_hashes, units = hash_sequences(np.arange(len(taken)), rules, epoch), _units(sizes)
     for block in _blocks(taken):
         sequence = np.repeat(np.arange(block.start, block.stop), taken[block])
         some = slice(int(before[block.start]), int(before[block.start]) + len(sequence))
         number = np.arange(some.start, some.stop) - before[sequence]
         owner[some] = sequence
         hashes[some] = hash_rows(sequence_hashes[sequence], number)
-        sizes[some] = chunk_bytes(sequence, number, lengths, rules)
+        row_bytes[some] = chunk_bytes(sequence, number, lengths, cuts, rules, units)
     order = np.argsort(hashes, kind="stable")
     order = order[_partition(rows, "rows", rules)]
-    cuts = cut_rows(sizes[order], rules)
-    return GlobalPlan(rules, epoch, lengths, classes, before, owner, order.astype(narrow), cuts)
+    bounds = cut_rows(row_bytes[order], rules)
+    return GlobalPlan(rules, epoch, lengths, classes, before, owner, order.astype(narrow), bounds, sizes, report)
 
 
 def _blocks(counts: Int64) -> Iterator[slice]:
@@ -196,9 +241,10 @@ def length_classes(lengths: Mapping[str, Int64], places: Int64, rules: Rules) ->
 
 
 def _row_blocks(lengths: Mapping[str, Int64], places: Int64, rules: Rules) -> Iterator[dict[str, Int64]]:
-    """For each key, frames of all rows of some sequences, block by block."""
-    counts = count_chunks(lengths, rules)[places]
-    for block in _blocks(counts):
-        sequence, own = places[block], counts[block]
-        frames = {rule.name: lengths[rule.name][sequence] for rule in rules.keys}
-        yield ShardTask(rules, 0, sequence, np.zeros(len(own), np.int64), own, frames).frames()
+    """For each key, frames of all rows of some sequences, block by block; in each pass, where chunks move."""
+    taken = {rule.name: lengths[rule.name][places] for rule in rules.keys}
+    for epoch in range(rules.epochs if rules.jitter else 1):
+        counts = cut_sequences(taken, rules, places, epoch).cuts.count
+        for block in _blocks(counts):
+            own, frames = counts[block], {name: frames[block] for name, frames in taken.items()}
+            yield ShardTask(rules, epoch, places[block], np.zeros(len(own), np.int64), own, frames).frames()

@@ -7,16 +7,17 @@ A client plans by sequence (`make_plan`); the rows and batches of a shard are pl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from seqprep.planning.batching import NO_ROW
 from seqprep.planning.buckets import LengthClasses
-from seqprep.planning.chunking import cut, row_frames
+from seqprep.planning.chunking import cut, cut_sequences
+from seqprep.planning.context import context_frames
 from seqprep.planning.layout import Segments, lay_out
 from seqprep.planning.ordering import order_rows
-from seqprep.planning.report import Count
+from seqprep.planning.report import Count, CutReport
 from seqprep.planning.rules import Rules
 from seqprep.types import Int64
 
@@ -39,7 +40,7 @@ class KeyRows:
     def take(self, places: Int64) -> KeyRows:
         """Gives the rows at these places; all numbers are 0 where a place is NO_ROW."""
         real = places != NO_ROW
-        columns = (getattr(self, field.name) for field in fields(self))
+        columns = (getattr(self, column.name) for column in fields(self))
         return KeyRows(*(np.where(real, column[places], 0) for column in columns))
 
 
@@ -67,10 +68,16 @@ class ShardPlan:
     """Where rows lie in those that they share; None unless rows are packed."""
     dropped: Count
     """What `drop_last` left out."""
+    sizes: Mapping[str, Int64]
+    """For each key with ragged axes, int64 [rows, axes]: their sizes in each row."""
 
     def batch_frames(self, key: str) -> Int64:
         """Padded frames of each batch's rows in one key; int64 [batches]."""
         return self.padded_frames[key]
+
+    def batch_sizes(self, key: str) -> Int64:
+        """Padded sizes of a key's ragged axes: those of the batch's largest row; int64 [batches, axes]."""
+        return np.maximum.reduceat(self.sizes[key], self.bounds[:-1], axis=0)
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,8 @@ class ShardTask:
     lengths: Mapping[str, Int64]
     """For each key with time, int64 [sequences]."""
     classes: LengthClasses | None = None
+    sizes: Mapping[str, Int64] = field(default_factory=dict)
+    """For each key with ragged axes, int64 [sequences, axes]."""
 
     @property
     def rows(self) -> int:
@@ -103,9 +112,11 @@ class ShardTask:
         laid = lay_out({name: rows.frames for name, rows in keys.items()}, self.rules, self.classes)
         places, empty = laid.entries, laid.entries == NO_ROW
         dropped = Count(rows=len(laid.dropped), frames=int(keys[self.rules.input.name].core[laid.dropped].sum()))
+        sizes = {name: np.concatenate([axes, np.zeros_like(axes[:1])]) for name, axes in self.sizes.items()}
+        owner = np.where(empty, len(self.sequence), owner[places])
         return ShardPlan(
-            owner=np.where(empty, len(self.sequence), owner[places]),
-            sequence=np.where(empty, NO_ROW, self.sequence[owner[places]]),
+            owner=owner,
+            sequence=np.where(empty, NO_ROW, np.append(self.sequence, NO_ROW)[owner]),
             number=np.where(empty, 0, number[places]),
             keys={name: rows.take(places) for name, rows in keys.items()},
             bounds=laid.bounds,
@@ -113,6 +124,7 @@ class ShardTask:
             padded_frames=laid.batch_frames,
             segments=laid.segments,
             dropped=dropped,
+            sizes={name: axes[owner] for name, axes in sizes.items()},
         )
 
     def chunks(self) -> tuple[Int64, Int64]:
@@ -128,12 +140,13 @@ class ShardTask:
             owner: int64 [rows]: place of each one's sequence among those of the shard.
             number: int64 [rows]: its number in it.
         """
+        cuts = cut_sequences(self.lengths, self.rules, self.sequence, self.epoch).cuts.take(owner)
         keys = {}
         for rule in self.rules.keys:
             length = self.lengths[rule.name][owner]
-            core = cut(length, number, rule.chunk)
-            left = np.where(core.size > 0, rule.left_frames, 0)
-            keys[rule.name] = KeyRows(core.start, core.size, left, row_frames(core.size, rule), length)
+            core = cut(length, number, cuts, rule, self.rules)
+            left, right = context_frames(core.start, core.size, length, rule)
+            keys[rule.name] = KeyRows(core.start, core.size, left, left + core.size + right, length)
         return keys
 
     def frames(self) -> dict[str, Int64]:
@@ -157,6 +170,10 @@ class Plan:
     """int64 [shards + 1]: shard i begins at this place of the order …"""
     cut_chunk: Int64
     """int64 [shards + 1]: … with this chunk."""
+    sizes: Mapping[str, Int64]
+    """For each key with ragged axes, int64 [sequences, axes]."""
+    report: CutReport
+    """What cutting did."""
 
     def __len__(self) -> int:
         return len(self.cut_place) - 1
@@ -193,6 +210,7 @@ class Plan:
             stop=stop,
             lengths={name: frames[sequence] for name, frames in self.lengths.items()},
             classes=self.classes,
+            sizes={name: axes[sequence] for name, axes in self.sizes.items()},
         )
 
     def shard(self, shard: int) -> ShardPlan:

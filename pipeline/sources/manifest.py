@@ -31,6 +31,10 @@ class Manifest:
     tags: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     """The line on which each row ends, from 1."""
+    spans: list[tuple[str, str]] = field(default_factory=list)
+    """The text of the columns `start` and `end`, empty where there is none."""
+    channels: list[str] = field(default_factory=list)
+    """The text of the column `channel`, empty where there is none."""
     columns: dict[str, list[str]] = field(default_factory=dict)
     """The text of each column asked for."""
 
@@ -40,7 +44,7 @@ def read_manifest(path: Path, columns: Sequence[str]) -> Manifest:
     other file is CSV with commas and a header row.
 
     The column `path` is relative to the manifest's folder. The column `tag` may be missing or empty: the tag is then
-    the path as written, without its suffix.
+    the path as written, without its suffix, and with `start` and `end` as written where one of these is given.
 
     Args:
         path: the manifest, in UTF-8.
@@ -55,7 +59,11 @@ def read_manifest(path: Path, columns: Sequence[str]) -> Manifest:
         for line, row in _json_rows(path) if is_json else _csv_rows(path):
             written = _cell(row, "path", path, line)
             manifest.files.append(path.parent / written)
-            manifest.tags.append(row.get("tag") or os.path.splitext(written)[0])
+            start, end = row.get("start", ""), row.get("end", "")
+            own = os.path.splitext(written)[0] + (f"_{start}-{end}" if start or end else "")
+            manifest.tags.append(row.get("tag") or own)
+            manifest.spans.append((start, end))
+            manifest.channels.append(row.get("channel", ""))
             manifest.lines.append(line)
             for name, values in manifest.columns.items():
                 values.append(_cell(row, name, path, line))

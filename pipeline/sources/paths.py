@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -45,3 +46,14 @@ def _expand(part: str, endings: tuple[str, ...]) -> list[Path]:
         what = "no file matches" if glob.has_magic(part) else "no such file or folder"
         raise SourceError(f"{part}: {what}; check source.path (relative paths start at the current folder)")
     return matches
+
+
+def names_below(files: Sequence[Path]) -> list[str]:
+    """Names files by their paths below the folder that they all share, without their suffixes.
+
+    Args:
+        files: at least one.
+    """
+    absolute = [os.path.abspath(file) for file in files]
+    shared = len(os.path.commonpath([os.path.dirname(file) for file in absolute]))
+    return [os.path.splitext(file[shared:].lstrip("/"))[0] for file in absolute]

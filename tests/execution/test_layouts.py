@@ -16,7 +16,8 @@ import pytest
 
 import seqprep
 from seqprep.errors import ConfigError, MismatchError
-from seqprep.shards import Dataset, read_index, verify_dataset
+from seqprep.execution import verify
+from seqprep.shards import Dataset, read_index
 
 FORMATS = ["hdf5", "tfrecord"]
 SEQUENCES, PAD = 40, -3.0
@@ -103,7 +104,7 @@ def test_from_source_to_loader(tmp_path: Path, corpus: Any, mode: str, format: s
     path, values = corpus
     summary = seqprep.chunk(settings(path, tmp_path / "out", format, **MODES[mode]))
     dataset = Dataset(tmp_path / "out")
-    assert [fault for _, faults in verify_dataset(dataset) for fault in faults] == []
+    assert verify(dataset.path, against_source=True).faults == []
     epochs = MODES[mode].get("epochs", 1)
     expected, seen, shapes = expected_rows(values, whole="chunk" in MODES[mode]), [], set()
     padding = {"data": 0, "classes": 0}

@@ -190,13 +190,16 @@ def test_shards_of_length_classes(case: Case, batch: BatchRule, multiple: int) -
             assert real
             padded = {}
             for key in keys:
-                frames = [reference.frames_of(row.cores[key.name], key) for row in real]
+                frames = [
+                    reference.frames_of(row.cores[key.name], int(case.lengths[key.name][row.sequence]), key)
+                    for row in real
+                ]
                 assert shard.keys[key.name].frames[a : a + len(real)].tolist() == frames
                 assert not shard.keys[key.name].frames[a + len(real) : b].any()
                 longest = max(frames)
                 if batch.pad_to_class:
                     of = next(c for c, boundary in enumerate(classes.boundaries.tolist())
-                              if max(reference.frames_of(row.cores["data"], keys[0]) for row in real) <= boundary)  # fmt: skip
+                              if max(reference.frames_of(row.cores["data"], int(case.lengths["data"][row.sequence]), keys[0]) for row in real) <= boundary)  # fmt: skip
                     longest = int(classes.widths[key.name][of])
                 padded[key.name] = -(-longest // multiple) * multiple
                 assert shard.batch_frames(key.name)[number] == padded[key.name]

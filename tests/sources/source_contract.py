@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from seqprep.errors import SourceError
 from seqprep.sources import Source
 from seqprep.types import Array, FrameRange, Tags
 
@@ -22,6 +23,8 @@ Truth = Mapping[str, Sequence[Array]]
 """For every key, the arrays of all sequences."""
 
 READS = 1500
+MANY_FILES, MANY_READS, MOST_OPEN = 2000, 10_000, 100
+LARGE_BYTES = 4_000_000
 _CHILD = """
 import hashlib, pickle, sys
 source, digest = pickle.load(sys.stdin.buffer), hashlib.sha256()
@@ -63,8 +66,17 @@ def ranges(truth: Truth, count: int, seed: int = 0) -> Iterator[tuple[str, int, 
         yield key, sequence, FrameRange(start, stop), array[start:stop]
 
 
+def bytes_read() -> int:
+    """What this process has read from files so far, by its calls of the system."""
+    with open("/proc/self/io", encoding="ascii") as file:
+        return int(file.readline().split()[1])
+
+
 class SourceContract:
-    """Give fixtures `source`, `truth`, `reopen` and `changed`; with a `truth` in the source's order of keys."""
+    """Give fixtures `source`, `truth`, `reopen` and `changed`; with a `truth` in the source's order of keys.
+
+    And `names`, `twice`, `large` and `many`, where the kind of source has such inputs.
+    """
 
     @pytest.fixture
     def source(self) -> Source:
@@ -84,6 +96,26 @@ class SourceContract:
         """Opens an input of which some data differ."""
         raise NotImplementedError
 
+    @pytest.fixture
+    def names(self) -> list[str]:
+        """The tags, in the source's order; let some hold spaces, slashes and letters beyond ASCII."""
+        pytest.skip("this source makes its own tags")
+
+    @pytest.fixture
+    def twice(self) -> Callable[[], Source]:
+        """Opens an input in which two sequences have the tag `double`."""
+        pytest.skip("no input of this source can have a tag twice")
+
+    @pytest.fixture
+    def large(self) -> Callable[[], Source]:
+        """Opens an input with at least LARGE_BYTES of data in few sequences."""
+        pytest.skip("this format doesn't tell lengths apart from its data")
+
+    @pytest.fixture
+    def many(self) -> Callable[[], Source]:
+        """Opens an input of MANY_FILES files."""
+        pytest.skip("this source reads no files, or shares how it opens them with one that is tested")
+
     def test_is_a_source(self, source: Source) -> None:
         assert isinstance(source, Source)
 
@@ -101,6 +133,25 @@ class SourceContract:
         assert isinstance(source.tags, Tags)
         assert source.tags.duplicate() is None
         assert {len(arrays) for arrays in truth.values()} == {len(source.tags)}
+
+    def test_tags_are_kept(self, source: Source, names: list[str]) -> None:
+        assert list(source.tags) == names
+
+    def test_duplicate_tags_are_refused(self, twice: Callable[[], Source]) -> None:
+        with pytest.raises(SourceError, match=r"tag 'double'") as caught:
+            twice()
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="needs /proc")
+    def test_lengths_without_reading_data(self, large: Callable[[], Source]) -> None:
+        source = large()  # whatever is imported or read once
+        timed = [key for key, spec in source.keys.items() if spec.has_time]
+        total = sum(int(source.lengths(key).sum()) * source.keys[key].nbytes for key in timed)
+        assert total >= LARGE_BYTES
+        before = bytes_read()
+        again = large()
+        assert sum(int(again.lengths(key).sum()) for key in timed) > 0
+        assert bytes_read() - before < total / 20
 
     def test_lengths(self, source: Source, truth: Truth) -> None:
         for key, spec in source.keys.items():
@@ -191,6 +242,20 @@ class SourceContract:
         before = read(100)
         assert read(READS) <= before
         source.close()
+
+    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+    def test_many_files_keep_few_open(self, many: Callable[[], Source]) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        source, draw = many(), random.Random(0)
+        assert len(source.tags) >= MANY_FILES
+        key, counts = next(iter(source.keys)), []
+        for count in (MANY_READS // 2, MANY_READS // 2):
+            for _ in range(count):
+                source.read(key, draw.randrange(len(source.tags)))
+            counts.append(len(os.listdir("/proc/self/fd")) - before)
+        assert counts[1] <= counts[0] <= MOST_OPEN
+        source.close()
+        assert len(os.listdir("/proc/self/fd")) <= before
 
     def test_deterministic(self, source: Source, reopen: Callable[[], Source]) -> None:
         again = reopen()

@@ -1,8 +1,9 @@
-"""Log-mel features of audio, as Kaldi makes them, of any range of frames."""
+"""Log-mel features and MFCCs of audio, as Kaldi makes them, of any range of frames."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -16,12 +17,19 @@ from seqprep.types import FrameRange, Int64
 Float32 = npt.NDArray[np.float32]
 
 
-class LogMelOptions(config.Options):
-    """Log-mel features; the defaults are Kaldi's, but for 40 bins and no dither."""
+_DEFAULT_BINS = {"log_mel": 40, "mfcc": 23}
 
-    type: Literal["log_mel"] = "log_mel"
-    bins: int = Field(default=40, ge=3)
-    """Mel bins: values per frame."""
+
+class FeatureOptions(config.Options):
+    """Features; the defaults are Kaldi's, but for 40 bins of log-mel features and no dither."""
+
+    type: Literal["log_mel", "mfcc"] = "log_mel"
+    bins: int | None = Field(default=None, ge=3)
+    """Mel bins: 40, and 23 for MFCCs, unless told. Log-mel features have as many values per frame."""
+    coefficients: int = Field(default=13, ge=1)
+    """Values per frame of MFCCs, the first included; only with `type: mfcc`."""
+    cepstral_lifter: float = Field(default=22, ge=0, allow_inf_nan=False)
+    """Scales the higher coefficients up; 0 leaves them as they are. Only with `type: mfcc`."""
     frame_length_ms: float = Field(default=25, gt=0, allow_inf_nan=False)
     frame_shift_ms: float = Field(default=10, gt=0, allow_inf_nan=False)
     low_hz: float = Field(default=20, ge=0, allow_inf_nan=False)
@@ -36,10 +44,15 @@ class LogMelOptions(config.Options):
     window: Literal["povey", "hamming", "hanning", "blackman", "sine", "rectangular"] = "povey"
     snip_edges: bool = True
     """True: only frames that lie wholly inside the file. False: one frame per shift, the file mirrored at its ends."""
-    energy: bool = False
-    """Puts the frame's log energy before the bins: bins + 1 values per frame."""
+    energy: bool | None = None
+    """The frame's log energy: before the bins (bins + 1 values per frame; false unless told), of MFCCs in place of the
+    first coefficient (true unless told)."""
     energy_floor: float = Field(default=0, ge=0, allow_inf_nan=False)
     """Least energy before its logarithm; only with `energy`."""
+    raw_energy: bool = True
+    """Energy before pre-emphasis and window; only with `energy`."""
+    use_power: bool = True
+    """Bins of the power spectrum, not of its square root; only with `type: log_mel`."""
     scale: float = Field(default=32768, gt=0, allow_inf_nan=False)
     """What samples in [−1, 1) are multiplied by first; Kaldi takes them in the range of 16-bit integers."""
 
@@ -51,16 +64,40 @@ class LogMelOptions(config.Options):
         return value
 
     @model_validator(mode="after")
-    def _floor_of_energy(self) -> LogMelOptions:
-        if self.energy_floor and not self.energy:
+    def _belong_together(self) -> FeatureOptions:
+        given = self.model_fields_set
+        others = {"log_mel": ("coefficients", "cepstral_lifter"), "mfcc": ("use_power",)}[self.type]
+        without_energy = () if self.with_energy else ("energy_floor", "raw_energy")
+        for name in given.intersection(others):
+            raise ValueError(f"source.features.{name} is set, which features of type {self.type} have no use for")
+        for name in given.intersection(without_energy):
             raise ValueError(
-                f"source.features.energy_floor is {self.energy_floor} but energy is false: set both or leave it out"
+                f"source.features.{name} is {getattr(self, name)} but energy is false: set both or leave it out"
+            )
+        if self.type == "mfcc" and self.coefficients > self.mel_bins:
+            raise ValueError(
+                f"source.features.coefficients is {self.coefficients}, more than the {self.mel_bins} bins; raise bins"
             )
         return self
 
+    @property
+    def mel_bins(self) -> int:
+        """Mel bins."""
+        return _DEFAULT_BINS[self.type] if self.bins is None else self.bins
 
-class LogMel:
-    """Makes log-mel features of files of one sample rate.
+    @property
+    def with_energy(self) -> bool:
+        """Whether the energy is among the values."""
+        return self.type == "mfcc" if self.energy is None else self.energy
+
+    @property
+    def size(self) -> int:
+        """Values per frame."""
+        return self.coefficients if self.type == "mfcc" else self.mel_bins + self.with_energy
+
+
+class Features:
+    """Makes features of files of one sample rate.
 
     Args:
         options: what to make.
@@ -71,7 +108,7 @@ class LogMel:
         DependencyError: kaldi-native-fbank is missing.
     """
 
-    def __init__(self, options: LogMelOptions, sample_rate: int) -> None:
+    def __init__(self, options: FeatureOptions, sample_rate: int) -> None:
         self._options = options
         self._rate = sample_rate
         # In single precision and cut off, as the library does: 24.99999 samples are 24.
@@ -94,7 +131,12 @@ class LogMel:
     @property
     def size(self) -> int:
         """Values per frame."""
-        return self._options.bins + self._options.energy
+        return self._options.size
+
+    @property
+    def frame_rate(self) -> Fraction:
+        """Frames per second, exactly: a shift is a whole number of samples."""
+        return Fraction(self._rate, self._shift)
 
     def count(self, samples: Int64) -> Int64:
         """Counts the frames of files, in closed form.
@@ -138,7 +180,8 @@ class LogMel:
             raise DependencyError(
                 f"source.features needs kaldi-native-fbank ({error}); pip install 'seqprep[audio]'"
             ) from error
-        options, own = kaldi_native_fbank.FbankOptions(), self._options
+        own, is_mfcc = self._options, self._options.type == "mfcc"
+        options = kaldi_native_fbank.MfccOptions() if is_mfcc else kaldi_native_fbank.FbankOptions()
         options.frame_opts.samp_freq = self._rate
         options.frame_opts.frame_length_ms = own.frame_length_ms
         options.frame_opts.frame_shift_ms = own.frame_shift_ms
@@ -147,11 +190,17 @@ class LogMel:
         options.frame_opts.remove_dc_offset = own.remove_dc_offset
         options.frame_opts.window_type = own.window
         options.frame_opts.snip_edges = True
-        options.mel_opts.num_bins = own.bins
+        options.mel_opts.num_bins = own.mel_bins
         options.mel_opts.low_freq = own.low_hz
         options.mel_opts.high_freq = own.high_hz
-        options.use_energy = own.energy
+        options.use_energy = own.with_energy
         options.energy_floor = own.energy_floor
+        options.raw_energy = own.raw_energy
+        if is_mfcc:
+            options.num_ceps = own.coefficients
+            options.cepstral_lifter = own.cepstral_lifter
+            return kaldi_native_fbank.OnlineMfcc(options)
+        options.use_power = own.use_power
         return kaldi_native_fbank.OnlineFbank(options)
 
 

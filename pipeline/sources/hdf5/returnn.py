@@ -1,0 +1,184 @@
+"""The layouts of the toolkit RETURNN.
+
+Flat (HDFDataset, HDFDatasetWriter, SimpleHDFWriter): `inputs` [frames, …] holds all sequences back to back, `seqLengths`
+[sequences, 1 + targets] their frames per key, `seqTags` their tags, `targets/data/<name>` the further keys, in the sorted
+order of their names, `targets/labels/<name>` and `labels` the names of classes. There may be targets alone. Where the
+input has several axes of varying length they are flattened into one, and the target `sizes` holds each sequence's own.
+
+Streams (NextGenHDFDataset): `seq_names`, and for every key a group `streams/<name>` with the attribute `parser` and a
+dataset per sequence, `data/<tag>`, in which a backslash stands for each slash of the tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from seqprep.errors import SourceError
+from seqprep.sources.hdf5.columns import Column, Content, PerSequence, Segments
+from seqprep.sources.hdf5.files import read_array, read_tags
+from seqprep.sources.hdf5.groups import describe_datasets
+from seqprep.sources.hdf5.naming import back_to_back, chosen, input_first, number_type, rows_of
+from seqprep.sources.hdf5.options import Hdf5Options
+from seqprep.sources.hdf5.survey import survey
+from seqprep.types import Int64, KeySpec, Tags
+
+INPUT_KEY = "data"
+"""What the dataset `inputs` is called as a key."""
+_SIZES = "sizes"
+_PARSERS = ("feature_sequence", "sparse", "segment_alignment")
+
+
+def describe_flat(path: str, file: Any, options: Hdf5Options) -> Content:
+    """Describes a file in the flat layout.
+
+    Raises:
+        SourceError: it isn't, or the parts don't go together.
+    """
+    targets = sorted(file["targets/data"]) if "targets/data" in file else []
+    needed = ("seqLengths", "seqTags") if targets else ("inputs", "seqLengths", "seqTags")
+    for name in needed:
+        if name not in file:
+            raise SourceError(
+                f"{path}: has no dataset {name!r}, so it is not in RETURNN's flat layout; check source.path"
+            )
+    inputs = {INPUT_KEY: "inputs"} if "inputs" in file else {}
+    available = inputs | {name: f"targets/data/{name}" for name in targets}
+    tags = read_tags(file["seqTags"])
+    stored = _lengths_per_dataset(
+        path, np.asarray(read_array(file["seqLengths"]), np.int64), tags, list(available.values())
+    )
+    taken = chosen(available, options, path)
+    columns: dict[str, Column] = {}
+    for key, name in taken.items():
+        frames, timed = stored[name], key not in options.without_time
+        _check_frames(path, key, frames, len(file[name]))
+        if name == "inputs" and _SIZES in targets:
+            _refuse_ragged(path, key, frames, file[f"targets/data/{_SIZES}"], stored[f"targets/data/{_SIZES}"])
+        if not timed and (frames != 1).any():
+            raise SourceError(
+                f"{path}: key {key!r} has several frames in a sequence; take it out of source.without_time"
+            )
+        column = rows_of(path, file, name, key, back_to_back(frames), timed=timed)
+        columns[key] = replace(column, spec=_named(column.spec, _labels(file, name)))
+    lengths = {key: stored[name] for key, name in taken.items() if columns[key].spec.has_time}
+    return Content(path=path, tags=tags, columns=columns, lengths=lengths)
+
+
+def _lengths_per_dataset(path: str, lengths: Int64, tags: Tags, datasets: list[str]) -> dict[str, Int64]:
+    """Splits seqLengths into columns, which stand in the order of the datasets."""
+    if len(lengths) != len(tags):
+        raise SourceError(
+            f"{path}: seqLengths tells of {len(lengths)} sequences but seqTags of {len(tags)}; the file is damaged"
+        )
+    if lengths.ndim == 1:
+        lengths = np.repeat(lengths[:, None], len(datasets), axis=1)  # one length for all keys, as old files have it
+    if lengths.ndim != 2 or lengths.shape[1] < len(datasets):
+        raise SourceError(
+            f"{path}: seqLengths has shape {list(lengths.shape)} for {len(datasets)} keys; the file is damaged"
+        )
+    return {name: np.ascontiguousarray(lengths[:, column]) for column, name in enumerate(datasets)}
+
+
+def _check_frames(path: str, key: str, frames: Int64, total: int) -> None:
+    if (frames < 0).any() or frames.sum() != total:
+        raise SourceError(
+            f"{path}: seqLengths adds up to {frames.sum()} frames of key {key!r} but the data has {total}; "
+            "the file is damaged, or its writer was stopped; make it again"
+        )
+
+
+def _refuse_ragged(path: str, key: str, frames: Int64, sizes: Any, counts: Int64) -> None:
+    """Refuses an input of which several axes vary in length, flattened to one: its frames aren't steps in time."""
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or not len(counts):
+        return
+    axes = counts.item(0)
+    if axes < 2 or (counts != axes).any() or len(sizes) != axes * len(frames):
+        return
+    products = np.prod(np.asarray(read_array(sizes), np.int64).reshape(-1, axes), axis=1)
+    if (products == frames).all():
+        raise SourceError(
+            f"{path}: key {key!r} has {axes} axes of varying length, flattened into one (their lengths are in the key "
+            f"{_SIZES!r}); such keys aren't read: name the keys to take in source.keys, without it"
+        )
+
+
+def _labels(file: Any, name: str) -> Iterable[str]:
+    """Names of a key's classes, if the file has one for each class; else none."""
+    if name == "inputs":
+        where, count = "labels", file.attrs.get("inputPattSize", 0)
+    else:
+        target = name.rpartition("/")[2]
+        where, size = (
+            f"targets/labels/{target}",
+            file["targets/size"].attrs.get(target, 0) if "targets/size" in file else 0,
+        )
+        count = np.asarray(size).reshape(-1)[0]
+    if where not in file or not 1 < len(file[where]) == count:
+        return ()
+    return read_tags(file[where])
+
+
+def _named(spec: KeySpec, labels: Iterable[str]) -> KeySpec:
+    """Gives the names of classes to a key of class numbers."""
+    is_class = spec.shape == () and np.dtype(spec.dtype).kind in "iu"
+    return replace(spec, labels=tuple(labels) or None) if is_class else spec
+
+
+def describe_streams(path: str, file: Any, options: Hdf5Options) -> Content:
+    """Describes a file of streams; a stream of segments becomes the class of every frame.
+
+    Raises:
+        SourceError: it isn't one, or the parts don't go together.
+    """
+    for name in ("seq_names", "streams"):
+        if name not in file:
+            raise SourceError(
+                f"{path}: has no {name!r}, so it is not in RETURNN's layout of streams; check source.path"
+            )
+    tags = read_tags(file["seq_names"])
+    available = {name: name for name in input_first(file["streams"])}
+    columns: dict[str, Column] = {}
+    lengths: dict[str, Int64] = {}
+    found = survey(path, file)
+    for key, name in chosen(available, options, path).items():
+        stream, timed = file[f"streams/{name}"], key not in options.without_time
+        pattern = f"streams/{name}/data/{{tag}}"
+        column, frames = describe_datasets(path, found, pattern, tags, slash="\\", timed=timed)
+        names = read_tags(stream["feature_names"]) if "feature_names" in stream else ()
+        if _parser_of(path, name, stream) == "segment_alignment":
+            segments, frames = _segments(path, file, column, frames)
+            columns[key] = replace(segments, spec=_named(segments.spec, names))
+        else:
+            columns[key] = replace(column, spec=_named(column.spec, names))
+        if columns[key].spec.has_time:
+            lengths[key] = frames
+    return Content(path=path, tags=tags, columns=columns, lengths=lengths)
+
+
+def _parser_of(path: str, name: str, stream: Any) -> str:
+    parser = stream.attrs.get("parser", _PARSERS[0])
+    text = parser.decode() if isinstance(parser, bytes) else str(parser)
+    if text not in _PARSERS:
+        raise SourceError(f"{path}: stream {name!r} has the parser {text!r}; known are {', '.join(_PARSERS)}")
+    return text
+
+
+def _segments(path: str, file: Any, column: PerSequence, counts: Int64) -> tuple[Segments, Int64]:
+    """Reads the lengths of all segments; gives the key of their classes, and its frames per sequence."""
+    if column.spec.shape != (2,) or np.dtype(column.spec.dtype).kind not in "iu":
+        raise SourceError(
+            f"{path}: {column.pattern} holds {column.spec.dtype} {list(column.spec.shape)} a segment, not its class and "
+            "its frames"
+        )
+    frames = np.empty(len(counts), np.int64)
+    for place, tag in enumerate(column.tags):
+        spans = np.asarray(read_array(file[column.name_of(tag)]), np.int64)[:, 1]
+        if (spans < 0).any():
+            raise SourceError(f"{path}: sequence {tag!r} has a segment of {spans.min()} frames; the file is damaged")
+        frames[place] = spans.sum()
+    spec = KeySpec(dtype=number_type(np.dtype(column.spec.dtype), path, column.pattern))
+    return Segments(segments=column, spec=spec, counts=counts), frames
