@@ -102,14 +102,18 @@ class ShardGatherer:
 
     def _places(self, name: str, batch: int, rows: slice, padded_frames: int, padded_sizes: list[int]) -> Int64:
         """Where each frame of a batch lies in the flat buffer, [B, T]; each unit, [B, T, …], with ragged axes."""
+        keys, segments = self._plan.keys[name], self._plan.segments
+        if segments is None:
+            return self._row_places(name, rows, padded_frames, padded_sizes)
+        own = keys.frames[rows]
+        places = self._row_places(name, rows, int(own.max()), padded_sizes)
+        laid_out = int(self._plan.batch_rows[batch]), padded_frames
+        return scatter(places, own, segments.row[rows], segments.start[name][rows], laid_out, PAD_PLACE)
+
+    def _row_places(self, name: str, rows: slice, padded_frames: int, padded_sizes: list[int]) -> Int64:
+        """The same of rows, or segments, by themselves; [rows, frames, …]."""
         keys, offset = self._plan.keys[name], self._offset[name][self._plan.owner[rows]]
-        rule, shape, segments = self._rules[name], self._stored[name].shape, self._plan.segments
-        if segments is not None:
-            own = keys.frames[rows]
-            places = gather_places(keys, rows, offset, int(own.max()), rule)
-            start = segments.start[rows] // (rule.rate or 1)
-            laid_out = int(self._plan.batch_rows[batch]), padded_frames
-            return scatter(places, own, segments.row[rows], start, laid_out, PAD_PLACE)
+        rule, shape = self._rules[name], self._stored[name].shape
         if not padded_sizes:
             return gather_places(keys, rows, offset, padded_frames, rule)
         frames = gather_places(keys, rows, np.full(len(offset), FIRST_PLACE), padded_frames, rule)

@@ -142,10 +142,10 @@ def shard_table(plan: ShardPlan, task: ShardTask, stored: Mapping[str, KeySpec],
             fields[f"{name}/size{axis + 1}"] = sizes.astype(np.int32)
     if plan.segments is not None:
         fields["segment_row"] = plan.segments.row.astype(np.int32)
-        fields["segment_start"] = plan.segments.start.astype(np.int32)
         for rule in task.rules.keys:
-            if rule.rate not in (None, 1):
-                fields[f"{rule.name}/segment_start"] = (plan.segments.start // rule.rate).astype(np.int32)
+            own = "segment_start" if rule is task.rules.input else f"{rule.name}/segment_start"
+            if rule is task.rules.input or rule.rate != 1:
+                fields[own] = plan.segments.start[rule.name].astype(np.int32)
     return ShardTable(
         keys=stored,
         batch_rows=plan.batch_rows,

@@ -144,7 +144,7 @@ def _needed(frames: Mapping[str, Int64], plan: PassPlan) -> dict[str, Int64]:
         plan: theirs.
     """
     if plan.rules.batch.row_frames is not None:
-        return {ROW_FRAMES: segment_frames(frames, {rule.name: rule.rate or 1 for rule in plan.rules.keys})}
+        return {ROW_FRAMES: segment_frames(frames, {rule.name: rule.rate for rule in plan.rules.keys})}
     return padded_lengths(frames, plan.rules, plan.classes)
 
 

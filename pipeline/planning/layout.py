@@ -16,11 +16,12 @@ from seqprep.types import Int64
 
 @dataclass(frozen=True)
 class Segments:
-    """Where each entry lies in the packed rows of its batch; both int64 [entries]."""
+    """Where each entry lies in the packed rows of its batch."""
 
     row: Int64
-    start: Int64
-    """First frame there, in frames of the input key."""
+    """int64 [entries]."""
+    start: Mapping[str, Int64]
+    """For each key, int64 [entries]: first frame there, in the key's own frames."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,9 @@ def lay_out(frames: Mapping[str, Int64], rules: Rules, classes: LengthClasses | 
 
 def _packed(frames: Mapping[str, Int64], rules: Rules, row_frames: int) -> Layout:
     """Packs rows, and lays the packed rows out; these stay in the order in which they were opened."""
-    rates = {rule.name: rule.rate or 1 for rule in rules.keys}
-    packing = pack(frames, rates, row_frames)
+    packing = pack(frames, {rule.name: rule.rate for rule in rules.keys}, row_frames)
     padded = {
-        rule.name: _up(row_lengths(packing, frames[rule.name], rates[rule.name]), rule.pad_multiple)
-        for rule in rules.keys
+        rule.name: _up(row_lengths(packing, rule.name, frames[rule.name]), rule.pad_multiple) for rule in rules.keys
     }
     batches = _batches(padded, None, rules)
     bounds = np.searchsorted(
@@ -101,12 +100,13 @@ def _packed(frames: Mapping[str, Int64], rules: Rules, row_frames: int) -> Layou
     )
     kept = int(bounds[-1])
     first_row = np.repeat(batches.bounds[:-1], np.diff(bounds))
+    start = {name: begins[:kept] for name, begins in packing.start.items()}
     return Layout(
         entries=packing.order[:kept],
         bounds=bounds,
         batch_rows=np.diff(batches.bounds),
         batch_frames=_longest(padded, batches),
-        segments=Segments(packing.row[:kept] - first_row, packing.start[:kept]),
+        segments=Segments(packing.row[:kept] - first_row, start),
         dropped=packing.order[kept:],
     )
 

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from seqprep.config import Config, OrderName
 from seqprep.errors import ConfigError
-from seqprep.types import KeySpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,20 +66,19 @@ def order_name(config: Config) -> OrderName:
     return cast(OrderName, config.order.by.partition(":")[0])
 
 
-def batch_rule(config: Config, rates: Mapping[str, int | None], stored: Mapping[str, KeySpec]) -> BatchRule:
+def batch_rule(config: Config, rates: Mapping[str, int | None]) -> BatchRule:
     """Takes the settings of `batch` from the configuration.
 
     Args:
         config: the configuration.
-        rates: of each key with time.
-        stored: the keys as they will be stored.
+        rates: of each key with time; None for a time axis of its own.
 
     Raises:
         ConfigError: rows can't be packed at these rates.
     """
     batch = config.batch
     if batch.row_frames is not None:
-        _check_row_frames(batch.row_frames, _packed_rates(rates, stored, config), config)
+        _check_row_frames(batch.row_frames, {name: rate for name, rate in rates.items() if rate is not None}, config)
     bucket = batch.bucket
     return BatchRule(
         drop_last=batch.drop_last,
@@ -91,18 +89,6 @@ def batch_rule(config: Config, rates: Mapping[str, int | None], stored: Mapping[
         pad_rows=batch.pad_rows,
         row_frames=batch.row_frames,
     )
-
-
-def _packed_rates(rates: Mapping[str, int | None], stored: Mapping[str, KeySpec], config: Config) -> dict[str, int]:
-    """The rates, if segments of all keys can stand at equal places."""
-    place = config.document.where(("batch", "pack"))
-    packed = {}
-    for name, rate in rates.items():
-        if rate is None or stored[name].ragged:
-            what = "a time axis of its own" if rate is None else "an axis of varying size"
-            raise ConfigError(f"{place}: batch.pack is true, but key {name!r} has {what}, so it can't be packed")
-        packed[name] = rate
-    return packed
 
 
 def _check_row_frames(row_frames: int, rates: Mapping[str, int], config: Config) -> None:
@@ -116,13 +102,13 @@ def _check_row_frames(row_frames: int, rates: Mapping[str, int], config: Config)
         )
 
 
-def check_packing(row_frames: int, rate: int, name: str, max_frames: int | None, config: Config) -> None:
-    """A batch has to hold a packed row at least.
+def check_packing(row_frames: int, rate: int | None, name: str, max_frames: int | None, config: Config) -> None:
+    """A batch has to hold a packed row at least; how much of a time axis of its own that is, can't be said beforehand.
 
     Raises:
         ConfigError: the key's budget is below that.
     """
-    if max_frames is not None and max_frames * rate < row_frames:
+    if rate is not None and max_frames is not None and max_frames * rate < row_frames:
         raise ConfigError(
             f"{config.document.where(('batch', 'max_frames'))}: batch.max_frames is {max_frames} for key {name!r}, less "
             f"than one packed row of {row_frames // rate} frames (batch.row_frames {row_frames}); raise it, or lower that"

@@ -1,7 +1,8 @@
 """Lays several chunks or sequences into one row, and finds them there again.
 
 A packed row is filled with segments, one behind the other, each beginning at a multiple of L (the least common multiple
-of the keys' rates), so that it begins at the same moment in every key. A segment is never split.
+of the keys' rates), so that it begins at the same moment in every key. In a key with a time axis of its own it begins where
+the one in front ends. A segment is never split.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _PLACE_BITS, _PLACE = 6, OPEN_ROWS - 1
 
 @dataclass(frozen=True)
 class Packing:
-    """Where segments lie in packed rows; all int64 [segments]."""
+    """Where segments lie in packed rows."""
 
     order: Int64
-    """Places among the given segments, row by row, and from a row's beginning to its end."""
+    """int64 [segments]: places among the given segments, row by row, and from a row's beginning to its end."""
     row: Int64
-    """Row of each of these, ascending from 0; every row has one at least."""
-    start: Int64
-    """Where it begins in its row, in frames of the input key; a multiple of L."""
+    """int64 [segments]: row of each of these, ascending from 0; every row has one at least."""
+    start: Mapping[str, Int64]
+    """For each key, int64 [segments]: where each of these begins in its row, in the key's own frames."""
 
 
 def assign_rows(sizes: Int64, row_frames: int) -> Int64:
@@ -69,58 +70,71 @@ def assign_rows(sizes: Int64, row_frames: int) -> Int64:
     return np.array(rows, np.int64)
 
 
-def segment_frames(frames: Mapping[str, Int64], rates: Mapping[str, int]) -> Int64:
+def segment_frames(frames: Mapping[str, Int64], rates: Mapping[str, int | None]) -> Int64:
     """What segments take of a row, in frames of the input key: as much as in the key where they last longest.
 
     Args:
         frames: for each key, int64 [segments], context included.
-        rates: of each key.
+        rates: of each key; None for a time axis of its own, which takes nothing of the others'.
 
     Returns:
         int64 [segments].
     """
-    longest: Int64 = np.max([frames[name] * rate for name, rate in rates.items()], axis=0)
+    longest: Int64 = np.max([frames[name] * rate for name, rate in rates.items() if rate is not None], axis=0)
     return longest
 
 
-def pack(frames: Mapping[str, Int64], rates: Mapping[str, int], row_frames: int) -> Packing:
+def pack(frames: Mapping[str, Int64], rates: Mapping[str, int | None], row_frames: int) -> Packing:
     """Lays segments into rows.
 
     Args:
-        frames: for each key, int64 [segments], context included; the input key first.
-        rates: of each key.
+        frames: for each key, int64 [segments], context included.
+        rates: of each key; None for a time axis of its own.
         row_frames: longest row, in frames of the input key; a multiple of L.
     """
-    grid = lcm(*rates.values())
+    grid = lcm(*(rate for rate in rates.values() if rate is not None))
     sizes = -(-segment_frames(frames, rates) // grid)  # in units of L, so that every beginning is a multiple of it
     row = assign_rows(sizes, row_frames // grid)
     order = np.argsort(row, kind="stable")
-    row, sizes = row[order], sizes[order]
+    row = row[order]
+    shared = _before_in_row(sizes[order], row) * grid
+    start = {
+        name: _before_in_row(frames[name][order], row) if rate is None else shared // rate
+        for name, rate in rates.items()
+    }
+    return Packing(order, row, start)
+
+
+def _before_in_row(sizes: Int64, row: Int64) -> Int64:
+    """Sums the sizes of what stands in front of each segment in its row; both int64 [segments], row by row."""
     before = np.cumsum(sizes) - sizes
-    first = np.flatnonzero(np.diff(row, prepend=-1))
-    return Packing(order, row, (before - before[first][row]) * grid)
+    return before - before[_row_begins(row)][row]
 
 
-def row_lengths(packing: Packing, frames: Int64, rate: int) -> Int64:
+def _row_begins(row: Int64) -> Int64:
+    """Places of the first segments of all rows; int64 [rows]."""
+    return np.flatnonzero(np.diff(row, prepend=-1))
+
+
+def row_lengths(packing: Packing, name: str, frames: Int64) -> Int64:
     """Frames of each packed row in one key: up to the end of the segment that ends last.
 
     Args:
         packing: of the segments.
+        name: the key.
         frames: int64 [segments]: of the given segments in this key.
-        rate: of the key.
 
     Returns:
         int64 [rows].
     """
-    ends = packing.start // rate + frames[packing.order]
-    return np.maximum.reduceat(ends, np.flatnonzero(np.diff(packing.row, prepend=-1)))
+    return np.maximum.reduceat(packing.start[name] + frames[packing.order], _row_begins(packing.row))
 
 
 def scatter(places: Int64, frames: Int64, row: Int64, start: Int64, shape: tuple[int, int], fill: int) -> Int64:
     """Lays the frames of segments into the rows of a batch.
 
     Args:
-        places: int64 [segments, longest]: of each segment, what stands at its frames; anything behind them.
+        places: int64 [segments, longest, …]: of each segment, what stands at its frames; anything behind them.
         frames: int64 [segments]: how many those are.
         row: int64 [segments]: row in the batch.
         start: int64 [segments]: first frame there, in this key's frames.
@@ -128,13 +142,13 @@ def scatter(places: Int64, frames: Int64, row: Int64, start: Int64, shape: tuple
         fill: what stands where no segment is.
 
     Returns:
-        int64 [B, T].
+        int64 [B, T, …].
     """
-    laid = np.full(shape, fill, np.int64)
+    laid = np.full((shape[0] * shape[1], *places.shape[2:]), fill, np.int64)
     within = np.arange(places.shape[1]) < frames[:, None]
     target = (row * shape[1] + start)[:, None] + np.arange(places.shape[1])
-    laid.reshape(-1)[target[within]] = places[within]
-    return laid
+    laid[target[within]] = places[within]
+    return laid.reshape(*shape, *places.shape[2:])
 
 
 def segment_ids(frames: Array, row: Array, start: Array, out: Int32) -> Int32:

@@ -131,7 +131,7 @@ def resolve(
         jitter=config.chunk.jitter,
         row_bytes=sum(spec.nbytes for spec in stored.values() if not spec.has_time),
         max_sequences=config.batch.max_sequences,
-        batch=batch_rule(config, {name: config.keys.get(name, KeyConfig()).rate for name in timed}, stored),
+        batch=batch_rule(config, {name: config.keys.get(name, KeyConfig()).rate for name in timed}),
         order=order_name(config),
         order_rule=OrderRule.of(config),
         seed=config.order.seed,
@@ -140,7 +140,7 @@ def resolve(
     )
     _check_steps(rules, config)
     for rule in rules.keys:
-        check_packing(rules.batch.row_frames or 0, rule.rate or 1, rule.name, rule.max_frames, config)
+        check_packing(rules.batch.row_frames or 0, rule.rate, rule.name, rule.max_frames, config)
     return rules, stored
 
 

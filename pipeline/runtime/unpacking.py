@@ -21,8 +21,8 @@ def unpack(batch: Mapping[str, Any], key: str) -> list[Array]:
         key: the key.
 
     Returns:
-        For each entry of `seq_idx`, in its order, a view of its frames, [frames, …], context included; [] for an empty
-        row. For a key without time its one value.
+        For each entry of `seq_idx`, in its order, a view of its frames, [frames, …], context included, axes of varying
+        size in its own; [] for an empty row. For a key without time its one value.
 
     Raises:
         ConfigError: the batch holds no such key.
@@ -39,4 +39,10 @@ def unpack(batch: Mapping[str, Any], key: str) -> list[Array]:
     else:
         rows, starts = np.arange(len(sizes)), np.zeros(len(sizes), np.int64)
     places = zip(rows.tolist(), starts.tolist(), (starts + sizes).tolist(), strict=True)
-    return [values[row, start:stop] for row, start, stop in places]
+    found = [values[row, start:stop] for row, start, stop in places]
+    for axis in range(1, values.ndim - 1):
+        if f"{key}/size{axis}" in batch:  # an axis of varying size
+            extents = np.asarray(batch[f"{key}/size{axis}"]).tolist()
+            before = (slice(None),) * axis
+            found = [some[(*before, slice(extent))] for some, extent in zip(found, extents, strict=True)]
+    return found

@@ -118,6 +118,27 @@ def test_batches_hold_every_sequence_in_its_own_size(tmp_path: Path, source: Rag
     assert rows == made.rows == sum(-(-length // 3) for length in LENGTHS)
 
 
+@pytest.mark.parametrize("format", ["hdf5", "tfrecord"])
+def test_packed_rows_give_every_segment_back_in_its_own_size(tmp_path: Path, source: RaggedSource, format: str) -> None:
+    """`cells` stands for a transcript here: it has a time axis of its own, and is packed without gaps."""
+    keys = {"data": {}, "boxes": {"pad_value": -1}, "cells": {"rate": None, "pad_value": -2}}
+    packed = {"batch": {"max_sequences": 2, "pack": True, "row_frames": 20}, "chunk": None, "context": {}, "keys": keys}
+    output = {"path": str(tmp_path), "format": format}
+    seqprep.chunk(settings(tmp_path, **packed, output=output))
+    seen = []
+    with seqprep.Loader(tmp_path) as loader:
+        for batch in loader:
+            assert (batch["cells/segment_start"] <= batch["segment_start"]).all()
+            assert batch["cells"].shape[1] == int((batch["cells/segment_start"] + batch["cells/size0"]).max())
+            for key, pad in (("data", 0), ("boxes", -1), ("cells", -2)):
+                assert (batch[key][batch[f"{key}/segment_ids"] == 0] == pad).all()
+                for sequence, found in zip(batch["seq_idx"].tolist(), seqprep.unpack(batch, key), strict=True):
+                    np.testing.assert_array_equal(found, source.values[key][sequence], strict=True)
+            seen += batch["seq_idx"].tolist()
+    assert sorted(seen) == list(range(len(LENGTHS)))
+    assert seqprep.verify(tmp_path).faults == []
+
+
 def test_shards_are_cut_by_the_bytes_that_rows_really_have(tmp_path: Path, source: RaggedSource) -> None:
     planned = plan_source(load_config(settings(tmp_path)), source)
     plan, stored = planned.parts[""], planned.stored

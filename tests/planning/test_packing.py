@@ -58,9 +58,9 @@ def test_packing_never_changes() -> None:
 )
 @thorough
 def test_what_is_packed_comes_out_again(case: Case, units: int, multiple: int, at_the_end: str) -> None:
-    if not has_rows(case) or any(key.rate is None for key in case.rules.keys):
+    if not has_rows(case):
         return
-    grid = lcm(*(key.rate for key in case.rules.keys))
+    grid = lcm(*(key.rate for key in case.rules.keys if key.rate is not None))
     keys = tuple(KeyRule(**{**key.__dict__, "pad_multiple": multiple}) for key in case.rules.keys)
     batch = BatchRule(row_frames=units * grid, drop_last=at_the_end == "drop_last", pad_rows=at_the_end == "pad_rows")
     rules = Rules(**{**case.rules.__dict__, "batch": batch, "keys": keys})
@@ -70,22 +70,24 @@ def test_what_is_packed_comes_out_again(case: Case, units: int, multiple: int, a
     for i in range(len(plan)):
         task, shard = plan.task(i), plan.shard(i)
         dropped += shard.dropped.rows
-        assert (shard.segments.start % grid == 0).all()
+        assert (shard.segments.start["data"] % grid == 0).all()
         gatherer = ShardGatherer(source, task, shard, source.keys, dict.fromkeys(source.keys, PAD_VALUE))
         bounds = shard.bounds.tolist()
         for number, ((a, b), arrays) in enumerate(zip(itertools.pairwise(bounds), gatherer.batches(), strict=True)):
             assert len(arrays["speaker"]) == b - a
-            row, start = shard.segments.row[a:b], shard.segments.start[a:b]
+            row = shard.segments.row[a:b]
             assert row.tolist() == sorted(row.tolist())
             for key in keys:
                 frames = shard.keys[key.name].frames[a:b]
-                check_batch(arrays[key.name], frames, row, start // key.rate, multiple)
+                start = shard.segments.start[key.name][a:b]
+                assert key.rate is None or (start * key.rate == shard.segments.start["data"][a:b]).all()
+                check_batch(arrays[key.name], frames, row, start, multiple)
                 assert shard.batch_frames(key.name)[number] == arrays[key.name].shape[1]
                 for place, segment in enumerate(range(a, b)):
                     chunk = rows[int(shard.sequence[segment]), int(shard.number[segment])]
                     values = source.values[key.name][chunk.sequence]
                     expected = reference.content(values, chunk.cores[key.name], key)
-                    begin = int(start[place]) // key.rate
+                    begin = int(start[place])
                     found = arrays[key.name][row[place], begin : begin + len(expected)]
                     assert found.tobytes() == expected.tobytes()
                     if place == 0 or row[place] != row[place - 1]:
@@ -125,7 +127,8 @@ def check_rows(shard: object, a: int, b: int, keys: tuple[KeyRule, ...], row_fra
     number = shard.bounds.tolist().index(a)
     for one in np.unique(row):
         members = np.flatnonzero(row == one) + a
-        ends = [(shard.segments.start[members] + shard.keys[key.name].frames[members] * key.rate).max() for key in keys]
+        start, shared = shard.segments.start["data"][members], [key for key in keys if key.rate is not None]
+        ends = [(start + shard.keys[key.name].frames[members] * key.rate).max() for key in shared]
         assert max(ends) <= row_frames or (shard.keys[keys[0].name].frames[members] > 0).sum() <= 1
     count = int(shard.batch_rows[number])
     assert count >= len(np.unique(row))
@@ -138,11 +141,22 @@ def test_segments_begin_at_the_same_moment_in_every_key() -> None:
     packing = pack(frames, {"data": 1, "classes": 3}, 30)
     assert packing.order.tolist() == [0, 1, 2]
     assert packing.row.tolist() == [0, 0, 0]
-    assert packing.start.tolist() == [0, 12, 21]
+    assert packing.start["data"].tolist() == [0, 12, 21]
     assert pack(frames, {"data": 1, "classes": 3}, 24).row.tolist() == [0, 0, 1]  # 12 + 9 + 6 > 24
-    assert pack(
-        {"data": np.array([2, 2]), "classes": np.array([4, 1])}, {"data": 1, "classes": 3}, 15
-    ).start.tolist() == [0, 12]
+    assert pack({"data": np.array([2, 2]), "classes": np.array([4, 1])}, {"data": 1, "classes": 3}, 15).start[
+        "data"
+    ].tolist() == [0, 12]
+
+
+def test_a_time_axis_of_its_own_is_packed_without_gaps() -> None:
+    frames = {"data": np.array([10, 7, 6]), "text": np.array([40, 0, 3]), "classes": np.array([4, 3, 2])}
+    packing = pack(frames, {"data": 1, "text": None, "classes": 3}, 24)
+    assert packing.row.tolist() == [0, 0, 1]
+    assert {name: start.tolist() for name, start in packing.start.items()} == {
+        "data": [0, 12, 0],
+        "text": [0, 40, 0],
+        "classes": [0, 4, 0],
+    }
 
 
 def test_a_seed_decides_the_packing_through_the_order() -> None:
@@ -156,7 +170,7 @@ def test_a_seed_decides_the_packing_through_the_order() -> None:
     ]
     first, again, other = (plan.shard(0) for plan in plans)
     assert first.sequence.tolist() == again.sequence.tolist()
-    assert first.segments.start.tolist() == again.segments.start.tolist()
+    assert first.segments.start["data"].tolist() == again.segments.start["data"].tolist()
     assert first.sequence.tolist() != other.sequence.tolist()
 
 
