@@ -11,6 +11,7 @@ import numpy as np
 
 from seqprep.files import FileCache
 from seqprep.sources.hdf5.files import Handles
+from seqprep.sources.hdf5.heap import find_object
 from seqprep.sources.plain import read_plain
 from seqprep.types import Array, Int64, KeySpec, Tags
 
@@ -118,20 +119,29 @@ class Ragged:
     """A dataset of rows that have their own lengths each: all values of a sequence are one row."""
 
     path: str
-    dataset: str
     spec: KeySpec
-    length: Int64
-    """Frames of each sequence; int64 [sequences]."""
+    stored: str
+    """The values' dtype in the file, byte order included."""
+    references: Array
+    """Where each row is in the file's heap; `heap.REFERENCE` [sequences]."""
+
+    @cached_property
+    def _frame_bytes(self) -> int:
+        return self.spec.nbytes
 
     def read(self, readers: Readers, sequence: int, start: int, out: Array) -> None:
-        """As `Column.read`; reads the whole row, for HDF5 knows no part of one."""
-        row = readers.handles.row(self.path, self.dataset, sequence)
-        frames = row.reshape(-1, *self.spec.shape)
-        if len(frames) != self.length.item(sequence):
-            raise ValueError(
-                f"{len(frames)} frames are there, where {self.length.item(sequence)} were when it was opened"
-            )
-        out[...] = frames[start : start + len(out)]
+        """As `Column.read`."""
+        count, address, number = self.references[sequence].tolist()
+        offset, size = find_object(readers.files, self.path, address, number)
+        if size < count * np.dtype(self.stored).itemsize:
+            raise ValueError(f"the heap holds {size} bytes of it, where {count} values should be")
+        offset += start * self._frame_bytes
+        if np.dtype(self.stored) == out.dtype:
+            read_plain(readers.files, self.path, offset, out)
+            return
+        swapped = np.empty(out.shape, self.stored)
+        read_plain(readers.files, self.path, offset, swapped)
+        out[...] = swapped
 
 
 @dataclass(frozen=True, kw_only=True)

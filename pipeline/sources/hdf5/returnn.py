@@ -19,10 +19,11 @@ import numpy as np
 
 from seqprep.errors import SourceError
 from seqprep.sources.hdf5.columns import Column, Content, PerSequence, Segments
-from seqprep.sources.hdf5.files import read_array, read_tags
+from seqprep.sources.hdf5.files import read_array
 from seqprep.sources.hdf5.groups import describe_datasets
 from seqprep.sources.hdf5.naming import back_to_back, chosen, input_first, number_type, rows_of
 from seqprep.sources.hdf5.options import Hdf5Options
+from seqprep.sources.hdf5.strings import read_tags
 from seqprep.sources.hdf5.survey import survey
 from seqprep.types import Int64, KeySpec, Tags
 
