@@ -1,8 +1,6 @@
 """How near the loader comes to the raw speed of reading, over a warm dataset of about 500 MB.
 
-Features of 40 float32 and a label per frame; chunks of 50 by 25 frames, 5 frames of context a side, 40 rows a batch.
-
-    python benchmarks/loader.py [--folder FOLDER] [--format hdf5] [--rounds 15]
+python benchmarks/loader.py [--folder FOLDER] [--format hdf5] [--rounds 15]
 """
 
 from __future__ import annotations
@@ -11,24 +9,10 @@ import argparse
 import tempfile
 from pathlib import Path
 
-import h5py
-import numpy as np
+from corpus import configuration, write_source
 
 import seqprep
 from seqprep.report.bench import bench
-
-SEQUENCES = 2000
-
-
-def write_source(path: Path) -> None:
-    """1.2 million frames in RETURNN's flat layout."""
-    draw = np.random.default_rng(0)
-    lengths = draw.integers(200, 1000, SEQUENCES)
-    with h5py.File(path, "w") as file:
-        file["inputs"] = draw.standard_normal((lengths.sum(), 40), dtype=np.float32)
-        file["targets/data/classes"] = draw.integers(0, 40, lengths.sum()).astype(np.int32)
-        file["seqLengths"] = np.stack([lengths, lengths], 1).astype(np.int32)
-        file["seqTags"] = np.array([f"sequence-{number}".encode() for number in range(SEQUENCES)])
 
 
 def main() -> None:
@@ -40,15 +24,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         write_source(folder / "source.hdf")
-        seqprep.chunk(
-            {
-                "source": {"type": "hdf5", "path": str(folder / "source.hdf")},
-                "chunk": {"size": 50, "step": 25},
-                "context": 5,
-                "batch": {"max_sequences": 40},
-                "output": {"path": str(folder / "shards"), "format": options.format, "shard_size": "64MB"},
-            }
-        )
+        seqprep.chunk(configuration(folder / "source.hdf", folder / "shards", options.format))
         result = bench(folder / "shards", rounds=options.rounds, staging=False)
     print(f"{result.batches} batches, {result.bytes / 1e6:.0f} MB, {options.format}, medians of {result.rounds} rounds")
     for reading in result.readings:

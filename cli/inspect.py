@@ -6,20 +6,40 @@ from typing import Any
 
 import click
 
-from seqprep.cli.options import common, dataset_argument, print_json, print_table
+from seqprep.cli.options import common, print_json, print_table
 
 
 @click.command()
-@dataset_argument
-@click.option("--batch", "number", type=click.IntRange(min=0), default=0, show_default=True, help="The batch to show.")
+@click.argument("path", metavar="DATASET | INPUT", type=click.Path())
+@click.option("--batch", "number", type=click.IntRange(min=0), help="The batch of a dataset to show; 0 unless given.")
+@click.option("--source", "kind", help="Kind of input, if it can't be told from INPUT.")
 @common
-def command(path: str, number: int, as_json: bool) -> None:
-    """Show what a dataset holds, and one of its batches.
+def command(path: str, number: int | None, kind: str | None, as_json: bool) -> None:
+    """Show what a dataset holds, and one of its batches; or what an input holds, and how it could be cut.
+
+    An input is anything that `seqprep chunk` takes: a file, a folder, a glob. The configuration proposed for it can be
+    saved as it is.
 
     \b
     Example:
       seqprep inspect shards/train --batch 3
+      seqprep inspect corpus/
     """
+    from seqprep.report.source_inspection import describe_source, is_dataset
+
+    if kind is None and is_dataset(path):
+        _inspect_dataset(path, number or 0, as_json)
+        return
+    if number is not None:
+        raise click.UsageError(f"--batch is for datasets, and {path} is none", click.get_current_context())
+    described = describe_source(path, kind)
+    if as_json:
+        print_json(described)
+    else:
+        _print_source(described)
+
+
+def _inspect_dataset(path: str, number: int, as_json: bool) -> None:
     from seqprep.report.inspection import describe_batch, describe_dataset
 
     dataset, batch = describe_dataset(path), describe_batch(path, number)
@@ -32,7 +52,7 @@ def command(path: str, number: int, as_json: bool) -> None:
         ["name", "dtype", "shape", "least", "greatest", "first values"],
         [
             [name, str(entry["dtype"]), str(entry["shape"]), *(_short(entry.get(part)) for part in ("least", "greatest")),
-             ", ".join(map(_short, entry["first"]))]
+             _values(entry["first"])]
             for name, entry in batch.items()
         ],
     )  # fmt: skip
@@ -47,12 +67,40 @@ def _print_dataset(dataset: dict[str, Any]) -> None:
         f"{dataset['padding_share']:.1%} padding\n"
     )
     print_table(
-        ["key", "dtype", "shape"],
-        [
-            [name, spec["dtype"], str(["B", *(["T"] if spec["has_time"] else []), *spec["shape"]]).replace("'", "")]
-            for name, spec in dataset["keys"].items()
-        ],
+        ["key", "dtype", "shape"], [[name, spec["dtype"], _shape(spec, "B")] for name, spec in dataset["keys"].items()]
     )
+
+
+def _print_source(described: dict[str, Any]) -> None:
+    from seqprep.config.units import format_bytes
+
+    if described["decided"]:
+        click.echo(f"seqprep: {described['decided']}", err=True)
+    click.echo(
+        f"{described['path']}: {described['source']['type']}, {described['sequences']:,} sequences, "
+        f"{format_bytes(described['bytes'])} of values\n"
+    )
+    statistics = ("least", "median", "mean", "greatest", "empty")
+    print_table(
+        ["key", "dtype", "shape", "shortest", "median", "mean", "longest", "empty", "first values"],
+        [
+            [name, spec["dtype"], _shape(spec), *(_short(spec.get("lengths", {}).get(part)) for part in statistics),
+             _values(spec["first"])]
+            for name, spec in described["keys"].items()
+        ],
+    )  # fmt: skip
+    more = ", …" if described["sequences"] > len(described["first_tags"]) else ""
+    click.echo(f"\nfirst tags: {', '.join(map(repr, described['first_tags']))}{more}\n")
+    click.echo(described["configuration"] or "no key has frames, so there is nothing to cut", nl=False)
+
+
+def _shape(spec: dict[str, Any], *first: str) -> str:
+    sizes = ["N" if size is None else str(size) for size in spec["shape"]]
+    return f"[{', '.join([*first, *(['T'] if spec['has_time'] else []), *sizes])}]"
+
+
+def _values(values: list[Any]) -> str:
+    return ", ".join(map(_short, values))
 
 
 def _short(value: Any) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -37,6 +38,25 @@ def dataset_argument(command: Command) -> Command:
     return click.argument("path", metavar="DATASET", type=click.Path())(command)
 
 
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Says the warnings of what is called on stderr, a line each."""
+    import logging
+
+    class Telling(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            click.echo(f"seqprep: {record.levelname.lower()}: {record.getMessage()}", err=True)
+
+    log, handler = logging.getLogger("seqprep"), Telling()
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = True
+
+
 def print_json(result: Any) -> None:
     """Prints a result for machines; paths become strings."""
     click.echo(json.dumps(result, indent=1, ensure_ascii=False, default=str))
@@ -52,3 +72,15 @@ def print_table(header: list[str], rows: list[list[str]]) -> None:
             for place, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         click.echo("  ".join(cells).rstrip())
+
+
+def summary_sentence(summary: Any) -> str:
+    """Says in a line what a run made: a `seqprep.Summary`."""
+    from seqprep.config.units import format_bytes
+
+    done = "already complete" if summary.already_complete else "done"
+    speed = "" if summary.already_complete else f" in {summary.seconds:.1f} s"
+    return (
+        f"{summary.path}: {done}: {summary.sequences:,} sequences as {summary.rows:,} rows in {summary.batches:,} batches, "
+        f"{summary.shards:,} shards, {format_bytes(summary.bytes)}{speed}"
+    )

@@ -14,21 +14,47 @@ if TYPE_CHECKING:
     from seqprep.errors import SeqprepError as SeqprepError
     from seqprep.execution import Summary as Summary
     from seqprep.execution import chunk as chunk
+    from seqprep.execution import convert as convert
+    from seqprep.execution import export as export
+    from seqprep.execution import merge as merge
+    from seqprep.execution import repair as repair
+    from seqprep.execution import stats as stats
+    from seqprep.execution import verify as verify
+    from seqprep.runtime import DataWorkers as DataWorkers
     from seqprep.runtime import Loader as Loader
     from seqprep.runtime import Metrics as Metrics
+    from seqprep.runtime import Mix as Mix
+    from seqprep.runtime import MixMetrics as MixMetrics
+    from seqprep.runtime import Stitched as Stitched
+    from seqprep.runtime import mix as mix
+    from seqprep.runtime import stitch as stitch
+    from seqprep.runtime import unpack as unpack
     from seqprep.sources import Source as Source
     from seqprep.sources import open_source as open_source
 
 _HOMES = {
     "Config": "seqprep.config",
+    "DataWorkers": "seqprep.runtime",
     "Loader": "seqprep.runtime",
     "Metrics": "seqprep.runtime",
+    "Mix": "seqprep.runtime",
+    "MixMetrics": "seqprep.runtime",
     "SeqprepError": "seqprep.errors",
     "Source": "seqprep.sources",
+    "Stitched": "seqprep.runtime",
     "Summary": "seqprep.execution",
     "chunk": "seqprep.execution",
+    "convert": "seqprep.execution",
+    "export": "seqprep.execution",
     "load_config": "seqprep.config",
+    "merge": "seqprep.execution",
+    "mix": "seqprep.runtime",
     "open_source": "seqprep.sources",
+    "repair": "seqprep.execution",
+    "stats": "seqprep.execution",
+    "stitch": "seqprep.runtime",
+    "unpack": "seqprep.runtime",
+    "verify": "seqprep.execution",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]

@@ -5,6 +5,7 @@ SeqprepError                 anything below; the command line prints its message
 ├── DependencyError          a package of an extra is missing (also an ImportError)
 ├── SourceError              the input can't be read, or isn't what it says it is
 ├── OutputError              the output can't be written
+│   └── BusyError            another run writes there
 ├── DatasetError             a folder of shards can't be used
 │   ├── UnfinishedError      it has no index: its run was interrupted or goes on
 │   ├── MismatchError        it was made from something else than what is asked for now
@@ -43,6 +44,10 @@ class SourceError(SeqprepError):
 
 class OutputError(SeqprepError):
     """The output can't be written; the message names the path."""
+
+
+class BusyError(OutputError):
+    """Another run writes in the folder; the message names its host and process."""
 
 
 class DatasetError(SeqprepError):

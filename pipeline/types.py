@@ -4,18 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from seqprep import hashing
+from seqprep.errors import DependencyError
 
 Array = npt.NDArray[Any]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
 UInt32 = npt.NDArray[np.uint32]
+
+TENSOR_DTYPES = {
+    "float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "int64": 9, "bool": 10,
+    "bfloat16": 14, "uint16": 17, "float16": 19, "uint32": 22, "uint64": 23,
+}  # fmt: skip
+"""TensorFlow's numbers of dtypes (tensorflow/core/framework/types.proto)."""
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """numpy's dtype of a name; also of bfloat16, which is no numpy dtype but one of the package ml_dtypes.
+
+    Raises:
+        DependencyError: bfloat16 without ml_dtypes.
+        TypeError, ValueError, SyntaxError: there is no such dtype.
+    """
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise DependencyError(
+            "dtype bfloat16 needs the package ml_dtypes; pip install 'seqprep[bfloat16]' brings it"
+        ) from error
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
 
 
 class FrameRange(NamedTuple):
@@ -30,18 +58,50 @@ class KeySpec:
     """What the arrays of one key look like."""
 
     dtype: str
-    """numpy's name of the dtype, such as "float32"."""
-    shape: tuple[int, ...] = ()
-    """Shape of one frame, or of the one value if the key has no time axis."""
+    """numpy's name of the dtype, such as "float32"; or "bfloat16"."""
+    shape: tuple[int | None, ...] = ()
+    """Shape of one frame, or of the one value if the key has no time axis. None is a ragged axis: its size differs
+    from sequence to sequence."""
     has_time: bool = True
     """False: one value per sequence, repeated in each of its rows."""
     labels: tuple[str, ...] | None = None
     """Names of the classes, if the values are class numbers with names."""
 
     @property
+    def ragged(self) -> tuple[int, ...]:
+        """Which axes of `shape` are ragged, from 0. In arrays with time they come one axis later."""
+        return tuple(axis for axis, size in enumerate(self.shape) if size is None)
+
+    @property
+    def unit_shape(self) -> tuple[int, ...]:
+        """Shape of a unit, the largest piece of a frame that has the same size everywhere: what stands behind the last
+        ragged axis; the whole frame if none is."""
+        behind = self.ragged[-1] + 1 if self.ragged else 0
+        return tuple(size for size in self.shape[behind:] if size is not None)
+
+    @cached_property
     def nbytes(self) -> int:
-        """Bytes of one frame (or of the one value)."""
-        return int(np.dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))
+        """Bytes of one unit: of one frame (or of the one value) without ragged axes."""
+        return int(numpy_dtype(self.dtype).itemsize * np.prod(self.unit_shape, dtype=np.int64))
+
+    def units(self, sizes: Int64) -> Int64:
+        """Counts the units of frames.
+
+        Args:
+            sizes: int64 [n, ragged axes].
+
+        Returns:
+            int64 [n].
+        """
+        behind = self.ragged[-1] + 1 if self.ragged else 0
+        fixed = int(np.prod([size for size in self.shape[:behind] if size is not None], dtype=np.int64))
+        units: Int64 = fixed * np.prod(sizes, axis=1, dtype=np.int64)
+        return units
+
+    def shape_of(self, sizes: Iterable[int]) -> tuple[int, ...]:
+        """Fills the sizes of the ragged axes into the shape."""
+        left = iter(sizes)
+        return tuple(next(left) if size is None else size for size in self.shape)
 
 
 class Tags(Sequence[str]):
@@ -80,7 +140,8 @@ class Tags(Sequence[str]):
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
-            return self.take(np.arange(len(self))[place])
+            start, stop, step = place.indices(len(self))
+            return self.stretch(start, max(start, stop)) if step == 1 else self.take(np.arange(start, stop, step))
         count = len(self.ends)
         if not -count <= place < count:
             raise IndexError(f"tag {place} of {count}")
@@ -89,10 +150,12 @@ class Tags(Sequence[str]):
         return self.data[start : self.ends[place]].tobytes().decode("utf-8", "surrogateescape")
 
     def __iter__(self) -> Iterator[str]:
-        start, data = 0, self.data
-        for end in self.ends.tolist():
-            yield data[start:end].tobytes().decode("utf-8", "surrogateescape")
-            start = end
+        raw, ends = self.data.tobytes(), self.ends.tolist()
+        bounds = pairwise([0, *ends])
+        if raw.isascii():  # one letter a byte, so that it can be decoded as a whole, which is several times faster
+            text = raw.decode("ascii")
+            return (text[start:end] for start, end in bounds)
+        return (raw[start:end].decode("utf-8", "surrogateescape") for start, end in bounds)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tags):
@@ -125,6 +188,13 @@ class Tags(Sequence[str]):
         ends = np.cumsum(sizes, dtype=np.int64)
         shift = np.repeat(self.starts[places] - (ends - sizes), sizes)
         return Tags(self.data[np.arange(len(shift)) + shift], ends)
+
+    def stretch(self, start: int, stop: int) -> Tags:
+        """Gives the tags from one place up to another, on the same memory; in O(stop − start)."""
+        first = int(self.ends[start - 1]) if start else 0
+        ends = self.ends[start:stop]
+        last = int(ends[-1]) if stop > start else first
+        return Tags(self.data[first:last], ends - first)
 
     @property
     def shape(self) -> tuple[int]:

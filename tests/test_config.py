@@ -64,7 +64,10 @@ class TestDocument:
         assert document.where(("b", "x")) == "some.yaml:2"
         assert document.where(("b", "y")) == "some.yaml:4"
 
-    @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "\ufeff# with a byte order mark\n"])
+    @pytest.mark.parametrize(
+        "text",
+        ["", "\n\n", "# only a comment\n", "\ufeff# with a byte order mark\n", "---\n", "---\n# none\n", "null\n"],
+    )
     def test_an_empty_file_has_no_settings(self, text: str) -> None:
         assert parse_document(text).data == {}
 
@@ -147,7 +150,7 @@ class TestOverrides:
         document.set(("chunk", "size"), 0, "--chunk-size")
         document.set(("chnk", "size"), 0, "--set chnk.size=0")
         message = (
-            r"^--chunk-size: chunk\.size is 0: it has to be greater than or equal to 1\n"
+            r"^--chunk-size: chunk\.size is 0: it has to be at least 1\n"
             r"--set chnk\.size=0: chnk is not a setting; did you mean 'chunk'\?$"
         )
         with pytest.raises(ConfigError, match=message):
@@ -165,6 +168,7 @@ class TestOverrides:
             ("batch.max_frames={data: 3, classes: 4}", ("batch", "max_frames"), {"data": 3, "classes": 4}),
             ("source.path=[a, b]", ("source", "path"), ["a", "b"]),
             ("keys.data.pad_value=-1.5", ("keys", "data", "pad_value"), -1.5),
+            ("chunk.size=0.5s", ("chunk", "size"), "0.5s"),
         ],
     )
     def test_assignments(self, text: str, path: tuple[str, ...], value: Any) -> None:
@@ -181,6 +185,19 @@ class TestOverrides:
     def test_assignments_of_no_value(self, value: str) -> None:
         with pytest.raises(ConfigError, match=r"^--set a=.*: the value isn't valid YAML; quote it if"):
             parse_assignment(f"a={value}")
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("x={b: 1, b: 2}", "--set x={b: 1, b: 2}: x.b is set twice; keep one of them"),
+            ("x.y={b: {c: 1, c: 2}}", "--set x.y={b: {c: 1, c: 2}}: x.y.b.c is set twice; keep one of them"),
+            ("x={[a]: 1}", "--set x={[a]: 1}: the name of a setting is a list or mapping; use plain text"),
+            ("x=&a [*a]", "--set x=&a [*a]: settings are nested more than 50 deep, or refer to themselves"),
+        ],
+    )
+    def test_assignments_are_held_to_the_rules_of_files(self, text: str, message: str) -> None:
+        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+            parse_assignment(text)
 
 
 class TestConfig:
@@ -208,9 +225,16 @@ class TestConfig:
         per_key = config(context={"data": {"left": 1}, "classes": {"right": 2, "pad": "edge"}}).context
         assert (per_key["data"].left, per_key["classes"].right, per_key["classes"].pad) == (1, 2, "edge")
         assert config(context={}).context == config(context=None).context == {}
-        assert config(context={"pad": "edge"}).context[""].pad == "edge"
+        assert config(context={"left": 0, "pad": "edge"}).context[""].pad == "edge"
+        assert (
+            config(context={"left": 1, "pad": {"constant": 3}}).context == config(context={"left": 1, "pad": 3}).context
+        )
+        assert config(context={"pad": {"left": 3}}).context["pad"].left == 3  # a key of that name
+        assert config(context="50ms").context == config(context={"left": "0.05s", "right": "50ms"}).context
 
-    @pytest.mark.parametrize("chunk", [None, {}, {"size": None}, {"size": None, "step": None}])
+    @pytest.mark.parametrize(
+        "chunk", [None, {}, {"size": None}, {"size": None, "step": None}, {"size": None, "min_size": 0, "tail": "keep"}]
+    )
     def test_whole_sequences(self, chunk: Any) -> None:
         assert config(chunk=chunk).chunk.size is None
 
@@ -240,7 +264,7 @@ class TestConfig:
             ("chunk:\n  size: 5\n  stp: 5\n", "config.yaml:3: chunk.stp is not a setting; did you mean 'step'?"),
             ("batch:\n  max_frame: 5\n", "config.yaml:2: batch.max_frame is not a setting; did you mean 'max_frames'?"),
             ("order:\n  sed: 5\n", "config.yaml:2: order.sed is not a setting; did you mean 'seed'?"),
-            ("order:\n  zzz: 5\n", "config.yaml:2: order.zzz is not a setting; known are: by, seed"),
+            ("order:\n  zzz: 5\n", "config.yaml:2: order.zzz is not a setting; known are: by, scope, seed"),
             ("output:\n  paht: x\n", "config.yaml:2: output.paht is not a setting; did you mean 'path'?"),
             ("context:\n  lft: 5\n", "config.yaml:2: context.lft is not a setting; did you mean 'left'?"),
             (
@@ -249,25 +273,31 @@ class TestConfig:
             ),
             ("keys:\n  data:\n    dtyp: x\n", "config.yaml:3: keys.data.dtyp is not a setting; did you mean 'dtype'?"),
             # one type for another
-            ("chunk:\n  size: true\n", "config.yaml:2: chunk.size is True: it has to be a valid integer"),
-            ("chunk:\n  size: 5.0\n", "config.yaml:2: chunk.size is 5.0: it has to be a valid integer"),
-            ("chunk:\n  size: '5'\n", "config.yaml:2: chunk.size is '5': it has to be a valid integer"),
-            ("chunk:\n  size: [5]\n", "config.yaml:2: chunk.size is [5]: it has to be a valid integer"),
-            ("chunk:\n  size:\n    data: 2.5\n", "config.yaml:3: chunk.size.data is 2.5: it has to be a valid integer"),
+            ("chunk:\n  size: true\n", "config.yaml:2: chunk.size is True: it has to be a whole number of frames"),
+            ("chunk:\n  size: 5.0\n", "config.yaml:2: chunk.size is 5.0: it has to be a whole number of frames"),
+            ("chunk:\n  size: '5'\n", "config.yaml:2: chunk.size is '5': it has to be a whole number of frames"),
+            ("chunk:\n  size: [5]\n", "config.yaml:2: chunk.size is [5]: it has to be a whole number of frames"),
+            (
+                "chunk:\n  size:\n    data: 2.5\n",
+                "config.yaml:3: chunk.size.data is 2.5: it has to be a whole number of frames",
+            ),
             (
                 "chunk: {size: 5, min_size: true}\n",
-                "config.yaml:1: chunk.min_size is True: it has to be a valid integer",
+                "config.yaml:1: chunk.min_size is True: it has to be a whole number of frames",
             ),
             (
                 "batch:\n  max_sequences: 2.0\n",
                 "config.yaml:2: batch.max_sequences is 2.0: it has to be a valid integer",
             ),
-            ("batch:\n  max_frames: yes\n", "config.yaml:2: batch.max_frames is True: it has to be a valid integer"),
+            (
+                "batch:\n  max_frames: yes\n",
+                "config.yaml:2: batch.max_frames is True: it has to be a whole number of frames",
+            ),
             ("order:\n  seed: 1.0\n", "config.yaml:2: order.seed is 1.0: it has to be a valid integer"),
             ("order:\n  seed: false\n", "config.yaml:2: order.seed is False: it has to be a valid integer"),
             ("context: true\n", "config.yaml:1: context is True: it has to be"),
             ("context: five\n", "config.yaml:1: context is 'five': it has to be"),
-            ("context:\n  left: 1.5\n", "config.yaml:2: context.left is 1.5: it has to be a valid integer"),
+            ("context:\n  left: 1.5\n", "config.yaml:2: context.left is 1.5: it has to be a whole number of frames"),
             ("keys: {data: {input: 1}}\n", "config.yaml:1: keys.data.input is 1: it has to be a valid boolean"),
             ("keys: {data: {rate: 2.0}}\n", "config.yaml:1: keys.data.rate is 2.0: it has to be a valid integer"),
             ("keys: {data: {pad_value: true}}\n", "config.yaml:1: keys.data.pad_value is True: it has to be"),
@@ -277,12 +307,15 @@ class TestConfig:
             ("source: hdf5\n", "config.yaml:1: source is 'hdf5': it has to be"),
             ("chunk: 5\n", "config.yaml:1: chunk is 5: it has to be"),
             # impossible values
-            ("chunk:\n  size: 0\n", "config.yaml:2: chunk.size is 0: it has to be greater than or equal to 1"),
-            ("chunk: {size: 5, step: 0}\n", "config.yaml:1: chunk.step is 0: it has to be greater than or equal to 1"),
-            ("chunk: {size: 5, min_size: -1}\n", "chunk.min_size is -1: it has to be greater than or equal to 0"),
-            ("context: -1\n", "config.yaml:1: context.left is -1: it has to be greater than or equal to 0"),
+            ("chunk:\n  size: 0\n", "config.yaml:2: chunk.size is 0: it has to be at least 1"),
+            ("chunk: {size: 5, step: 0}\n", "config.yaml:1: chunk.step is 0: it has to be at least 1"),
+            ("chunk: {size: 5, min_size: -1}\n", "chunk.min_size is -1: it has to be at least 0"),
+            ("context: -1\n", "config.yaml:1: context.left is -1: it has to be at least 0"),
             ("keys: {a: {rate: 0}}\n", "config.yaml:1: keys.a.rate is 0: it has to be greater than or equal to 1"),
-            ("order: {by: rnd}\n", "config.yaml:1: order.by is 'rnd': it has to be 'source' or 'random'"),
+            (
+                "order: {by: rnd}\n",
+                "config.yaml:1: order.by is 'rnd': it has to be source, reverse, random, sorted, sorted_reverse or laplace:BINS",
+            ),
             ("output: {path: x, format: zip}\n", "output.format is 'zip': it has to be 'hdf5' or 'tfrecord'"),
             ("output: {path: x, shard_size: big}\n", "config.yaml:1: output.shard_size is 'big': give a size"),
             ("output: {path: x, shard_size: true}\n", "config.yaml:1: output.shard_size is True: give a size"),
@@ -293,11 +326,129 @@ class TestConfig:
             ("batch: {max_frames: {}}\n", "config.yaml:1: batch has no budget; set batch.max_frames"),
             ("source: {path: x}\n", "config.yaml:1: source.type is missing; set it to the kind of input"),
             ("chunk: {step: 5}\n", "config.yaml:1: chunk.step is set but chunk.size is null"),
+            ("source:\n", "config.yaml:1: source.type is missing; set it to the kind of input"),
+            ("batch:\n", "config.yaml:1: batch has no budget; set batch.max_frames"),
+            ("output:\n", "config.yaml:1: output.path is missing; set it in the file or with --set"),
+            # what would have no effect
+            (
+                "chunk: {min_size: 5}\n",
+                "config.yaml:1: chunk.min_size is set but chunk.size is null: whole sequences have",
+            ),
+            (
+                "chunk: {tail: drop}\n",
+                "config.yaml:1: chunk.tail is set but chunk.size is null: whole sequences have no",
+            ),
+            ("chunk: {jitter: true}\n", "config.yaml:1: chunk.jitter is set but chunk.size is null"),
+            (
+                "chunk: {stop_when_covered: true}\n",
+                "config.yaml:1: chunk.stop_when_covered is set but chunk.size is null",
+            ),
+            (
+                "context: {pad: edge}\n",
+                "config.yaml:1: context.pad is 'edge' but there is no context; set context.left or",
+            ),
+            (
+                "context: {left: 1, left_initial: 0, pad: clip}\n",
+                "config.yaml:1: context.left_initial is set but context.pad is 'clip', which has no frame outside the "
+                "sequence; remove one of them",
+            ),
+            (
+                "context: {right: 1, right_final: 3, pad: drop}\n",
+                "config.yaml:1: context.right_final is set but context.pad is 'drop'",
+            ),
+            # one kind of thing for another
+            ("chunk: {tail: cut}\n", "config.yaml:1: chunk.tail is 'cut': it has to be 'keep', 'drop' or 'shift'"),
+            (
+                "chunk: {size: 5 apples}\n",
+                "config.yaml:1: chunk.size is '5 apples': it has to be a whole number of frames, "
+                "such as 50, or a duration, such as 0.5s",
+            ),
+            (
+                "context: {left: 1, pad: mirror}\n",
+                "config.yaml:1: context.pad is 'mirror': it has to be zero, edge, reflect, "
+                "clip, drop, a number, or {constant: a number}",
+            ),
+            (
+                "context: {left: 1, pad: {constant: x}}\n",
+                "config.yaml:1: context.pad is {'constant': 'x'}: it has to be zero",
+            ),
+            ("context: {left: 1, pad: true}\n", "config.yaml:1: context.pad is True: it has to be zero"),
+            (
+                "context:\n  left: 5\n  data: {right: 2}\n",
+                "config.yaml:1: context is {'left': 5, 'data': {'right': 2}}: it mixes left with data: give left, right and "
+                "pad alone, for the input key, or all of it per key, as data: {left: 5}",
+            ),
+            ("keys:\n  1: {}\n", "config.yaml:2: keys.1: a name has to be text; write it in quotes, as '1'"),
+            (
+                "chunk: {size: {1: 5}}\n",
+                "config.yaml:1: chunk.size.1: a name has to be text; write it in quotes, as '1'",
+            ),
+            ("order: {1: 5}\n", "config.yaml:1: order.1: a name has to be text; write it in quotes, as '1'"),
+            ("1: 5\n", "config.yaml:1: 1: a name has to be text; write it in quotes, as '1'"),
+            (
+                "keys: {a: {frame_rate: 0}}\n",
+                "config.yaml:1: keys.a.frame_rate is 0: it has to be frames per second, such as",
+            ),
+            (
+                "keys: {a: {frame_rate: fast}}\n",
+                "config.yaml:1: keys.a.frame_rate is 'fast': it has to be frames per second",
+            ),
+            (
+                "keys: {a: {frame_rate: 1/0}}\n",
+                "config.yaml:1: keys.a.frame_rate is '1/0': it has to be frames per second",
+            ),
+            (
+                "keys: {a: {frame_rate: true}}\n",
+                "config.yaml:1: keys.a.frame_rate is True: it has to be frames per second",
+            ),
+            ("keys: {a: {pad_value: x}}\n", "config.yaml:1: keys.a.pad_value is 'x': it has to be a number"),
+            # numbers that no computer counts to
+            (
+                "chunk: {size: 9223372036854775808}\n",
+                "config.yaml:1: chunk.size is 9223372036854775808: no setting has a number of more than 63 bits",
+            ),
+            (
+                "order: {seed: -9223372036854775809}\n",
+                "config.yaml:1: order.seed is -9223372036854775809: no setting has",
+            ),
+            (
+                "source: {type: x, n: [1, 9223372036854775808]}\n",
+                "config.yaml:1: source.n.1 is 9223372036854775808: no set",
+            ),
+            (
+                "chunk: {size: 9007199254740993}\n",
+                "config.yaml:1: chunk.size is 9007199254740993: it has to be at most 9007",
+            ),
+            ("context: 2147483648\n", "config.yaml:1: context.left is 2147483648: it has to be at most 2147483647"),
+            (
+                "keys: {a: {rate: 2147483648}}\n",
+                "config.yaml:1: keys.a.rate is 2147483648: it has to be less than or equal",
+            ),
+            (
+                "output: {path: x, shard_size: 9999999TB}\n",
+                "config.yaml:1: output.shard_size is '9999999TB': it has to be",
+            ),
         ],
     )
     def test_errors_name_place_setting_value_and_remedy(self, text: str, message: str) -> None:
         with pytest.raises(ConfigError, match=rf"(?m)^{re.escape(message)}|^config\.yaml:1: {re.escape(message)}"):
             from_yaml(text)
+
+    @pytest.mark.parametrize("section", ["keys", "chunk", "context", "order"])
+    def test_an_empty_section_has_its_defaults(self, section: str) -> None:
+        assert from_yaml(f"{section}:\n").decisive() == from_yaml("").decisive()
+        assert from_yaml("keys:\n  data:\n").keys == from_yaml("keys: {data: {}}\n").keys
+
+    def test_durations_have_one_form(self) -> None:
+        for text in ("0.5s", "500ms", "500000us", "0.50 s"):
+            assert config(chunk={"size": text}).chunk.size == {"": "0.5s"}
+        assert config(chunk={"size": "1.5min"}).chunk.size == config(chunk={"size": "90s"}).chunk.size == {"": "90s"}
+        assert config(chunk={"size": "1h", "min_size": "1us"}).chunk.min_size == {"": "0.000001s"}
+        assert config(keys={"a": {"frame_rate": 62.5}}).keys["a"].frame_rate == "125/2"
+
+    def test_large_integers_stay_what_they_are(self) -> None:
+        assert config(keys={"a": {"pad_value": 2**62 + 1}}).keys["a"].pad_value == 2**62 + 1
+        assert repr(config(keys={"a": {"pad_value": 3}}).keys["a"].pad_value) == "3.0"
 
     def test_missing_sections(self) -> None:
         with pytest.raises(
@@ -338,6 +489,10 @@ class TestFingerprint:
             {"keys": {"data": {"dtype": "float16"}}},
             {"keys": {"data": {}, "classes": {"rate": 3}}},
             {"keys": {"data": {}, "classes": {"rate": 3, "align": "floor"}}},
+            {"keys": {"data": {}, "classes": {"rate": None}}},
+            {"keys": {"data": {}, "classes": {"rate": 3, "tolerance": 1, "on_mismatch": "pad"}}},
+            {"keys": {"data": {}, "classes": {"rate": 3, "tolerance": 1, "on_mismatch": "trim"}}},
+            {"keys": {"data": {"frame_rate": 100}}},
             {"keys": {"data": {"pad_value": 1}}},
             {"keys": {"data": {"pad_value": float("nan")}}},
             {"keys": {"data": {"pad_value": float("inf")}}},
@@ -345,6 +500,15 @@ class TestFingerprint:
             {"chunk": {"size": 5, "step": 4}},
             {"chunk": {"size": 5, "step": 4, "min_size": 1}},
             {"chunk": {"size": {"data": 5}}},
+            {"chunk": {"size": "0.5s"}},
+            {"chunk": {"size": 5, "tail": "drop"}},
+            {"chunk": {"size": 5, "tail": "shift"}},
+            {"chunk": {"size": 5, "stop_when_covered": True}},
+            {"chunk": {"size": 5, "jitter": True}},
+            {"context": {"left": 1, "pad": 1}},
+            {"context": {"left": 1, "pad": "reflect"}},
+            {"context": {"left": 1, "left_initial": 0}},
+            {"context": {"left": 1, "right_final": 0}},
             {"context": 1},
             {"context": {"left": 1}},
             {"context": {"left": 1, "pad": "edge"}},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -11,9 +13,13 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
+import yaml
 
 import seqprep
+from seqprep.config import load_config
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"source": {"type": "synthetic", "sequences": 40}, "batch": {"max_frames": 3000, "max_sequences": 40},
@@ -22,6 +28,12 @@ SMALL = {"source": {"type": "synthetic", "sequences": 40}, "batch": {"max_frames
 
 def blocks(name: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.S)
+
+
+def can_run(block: str) -> bool:
+    """Whether the framework that a snippet is for is here: those of the extra `test` are."""
+    used = re.findall(r"^import seqprep\.(torch|jax)$", block, re.M)
+    return all(importlib.util.find_spec(name) for name in used)
 
 
 @pytest.fixture
@@ -55,10 +67,9 @@ def test_the_other_commands(checkout: Path) -> None:
 
 
 def test_the_snippets_in_their_order(tmp_path: Path) -> None:
-    code = "\n".join(blocks("README.md", "python"))
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
+    code = "\n".join(block for block in blocks("README.md", "python") if can_run(block))
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"},
+                          capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "rows in" in done.stdout
 
@@ -70,7 +81,7 @@ def test_stock_tools_read_shards_as_documented(tmp_path: Path, format: str) -> N
         np.savez(
             tmp_path / "expected.npz", *(array for batch in loader for array in (batch["data"], batch["data/size0"]))
         )
-    snippet = blocks("docs/format.md", "python")[0 if format == "hdf5" else 1]
+    snippet = blocks("docs/format.md", "python")[0 if format == "hdf5" else 2]
     assert len(snippet.strip().splitlines()) - snippet.count("import ") <= 5
     read = {
         "hdf5": "for i in range(h5py.File(path)['batches/rows'].shape[0]):\n"
@@ -79,18 +90,52 @@ def test_stock_tools_read_shards_as_documented(tmp_path: Path, format: str) -> N
         "tfrecord": snippet + "for batch in batches: got += [batch['data'].numpy(), batch['data/size0'].numpy()]\n",
     }[format]
     shard = next(path for path in sorted((tmp_path / "out").iterdir()) if path.suffix in (".h5", ".tfrecord"))
+    read_without_us(read, shard, tmp_path / "expected.npz")
+
+
+def read_without_us(code: str, shard: Path, expected: Path) -> None:
+    """Runs code that appends arrays to `got`, with neither our package nor anything else than the given path."""
     code = (
         "import sys\nsys.modules['seqprep'] = None\nimport numpy, h5py\n"
-        f"path, got = {str(shard)!r}, []\n{read}"
-        f"expected = numpy.load({str(tmp_path / 'expected.npz')!r})\n"
-        "assert len(got) == len(expected.files) > 10\n"
+        f"path, got = {str(shard)!r}, []\n{code}"
+        f"expected = numpy.load({str(expected)!r})\n"
+        "assert len(got) == len(expected.files) > 5\n"
         "for name, array in zip(expected.files, got): numpy.testing.assert_array_equal(expected[name], array, strict=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["synthetic", "hdf5", "audio"])
+@pytest.mark.parametrize("format", ["hdf5", "tfrecord"])
+def test_stock_tools_read_packed_rows_as_documented(tmp_path: Path, format: str) -> None:
+    packed = {"batch": {"max_sequences": 2, "pack": True, "row_frames": 2000}, "chunk": None}
+    seqprep.chunk(SMALL | packed | {"output": {"path": str(tmp_path / "out"), "format": format}})
+    names = ["data", "data/segment_ids"] if format == "hdf5" else ["data", "segment_row", "segment_start", "data/size0"]
+    with seqprep.Loader(tmp_path / "out") as loader:
+        np.savez(tmp_path / "expected.npz", *(batch[name] for batch in loader for name in names))
+    shard = next(path for path in sorted((tmp_path / "out").iterdir()) if path.suffix in (".h5", ".tfrecord"))
+    if format == "hdf5":
+        snippet = blocks("docs/format.md", "python")[3]
+        assert len(snippet.strip().splitlines()) - snippet.count("import ") - 1 == 5
+        lines = "".join(f"    {line}\n" for line in snippet.splitlines())
+        code = f"for i in range(h5py.File(path)['batches/rows'].shape[0]):\n{lines}    got += [data, ids]\n"
+    else:
+        snippet = blocks("docs/format.md", "python")[2]
+        types = ", ".join(f"{name!r}: tf.{'float32' if name == 'data' else 'int32'}" for name in names)
+        code = snippet.replace('names = {"data": tf.float32, "data/size0": tf.int32}', f"names = {{{types}}}")
+        assert code != snippet
+        code += f"for batch in batches: got += [batch[name].numpy() for name in {names}]\n"
+    read_without_us(code, shard, tmp_path / "expected.npz")
+
+
+def test_settings_in_the_documents_are_right() -> None:
+    for text in blocks("docs/planning_batches.md", "yaml"):
+        settings = {"source": {"type": "synthetic"}, "batch": {"max_sequences": 1}, "output": {"path": "out"}}
+        found = yaml.safe_load(text)
+        assert load_config(settings | found)
+
+
+@pytest.mark.parametrize("name", ["synthetic", "hdf5", "audio", "tokens", "parquet", "series"])
 def test_sample_configurations(checkout: Path, name: str) -> None:
     (checkout / "corpus").mkdir()
     with h5py.File(checkout / "corpus" / "a.hdf", "w") as file:
@@ -104,6 +149,14 @@ def test_sample_configurations(checkout: Path, name: str) -> None:
         audio.setframerate(8000)
         audio.writeframes(np.random.default_rng(1).integers(-999, 999, 8000).astype("<i2").tobytes())
     (checkout / "recordings.csv").write_text("path,digit\na.wav,seven\n")
+    documents = [list(range(700)), [], [5, 6]]
+    lines = (json.dumps({"id": f"doc {place}", "tokens": ids}) for place, ids in enumerate(documents))
+    (checkout / "tokens.jsonl").write_text("\n".join(lines))
+    pyarrow.parquet.write_table(
+        pyarrow.table({"id": ["a", "b", "c"], "input_ids": documents}), checkout / "corpus" / "a.parquet"
+    )
+    sales = (f"{store},{day},{day if day % 7 else ''},1.5" for day in range(1, 90) for store in ("north", "south"))
+    (checkout / "sales.csv").write_text("\n".join(["store,day,amount,price", *sales]))
     shell(f"seqprep chunk sample_configs/{name}.yaml && seqprep verify shards/{name}", checkout)
 
 

@@ -1,7 +1,9 @@
 """What users may set, checked; errors name file, line, setting and remedy."""
 
 from seqprep.config.document import Document, parse_assignment, read_document
+from seqprep.config.layout import BucketConfig, OrderName
 from seqprep.config.schema import (
+    BY_FILE,
     BatchConfig,
     ChunkConfig,
     Config,
@@ -11,10 +13,13 @@ from seqprep.config.schema import (
     OutputConfig,
     load_config,
 )
+from seqprep.config.selection import SelectConfig, SplitConfig, exact_share
 from seqprep.config.validation import Options, build, suggestion
 
 __all__ = [
+    "BY_FILE",
     "BatchConfig",
+    "BucketConfig",
     "ChunkConfig",
     "Config",
     "ContextConfig",
@@ -22,8 +27,12 @@ __all__ = [
     "KeyConfig",
     "Options",
     "OrderConfig",
+    "OrderName",
     "OutputConfig",
+    "SelectConfig",
+    "SplitConfig",
     "build",
+    "exact_share",
     "load_config",
     "parse_assignment",
     "read_document",

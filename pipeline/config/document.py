@@ -14,6 +14,7 @@ from seqprep.errors import ConfigError
 SettingPath = tuple[str | int, ...]
 
 _MOST_NESTED = 50
+_NULL = "tag:yaml.org,2002:null"
 
 
 @dataclass
@@ -25,6 +26,12 @@ class Document:
     data: dict[str, Any] = field(default_factory=dict)
     origins: dict[SettingPath, str] = field(default_factory=dict)
     """For a setting's path, "config.yaml:7" or the flag that set it."""
+    is_flag: bool = False
+    """The document is the value of one flag, so its places have no lines."""
+
+    def place(self, mark: yaml.Mark) -> str:
+        """Names the place of a mark in the document's text."""
+        return self.name if self.is_flag else f"{self.name}:{mark.line + 1}"
 
     def where(self, path: SettingPath) -> str:
         """Names the place of a setting: its own, else that of the nearest setting around it, else the document."""
@@ -86,52 +93,58 @@ def parse_document(text: str, name: str = "settings") -> Document:
         ConfigError: as `read_document`.
     """
     document = Document(name)
-    loader = None
     try:
-        loader = yaml.SafeLoader(text)
-        node = loader.get_single_node()
-        if node is None:
-            return document
-        if not isinstance(node, yaml.MappingNode):
-            raise ConfigError(
-                f"{name}:{node.start_mark.line + 1}: settings have to be a mapping, such as 'chunk: {{size: 50}}'"
-            )
-        _note_lines(node, (), document)
-        document.data = loader.construct_document(node)
+        settings = _load(text, document)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        place = f"{name}:{mark.line + 1}" if mark else name
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{place}: not valid YAML: {problem}") from error
+        raise ConfigError(f"{document.place(mark) if mark else name}: not valid YAML: {problem}") from error
     except ConfigError:
         raise
     except ValueError as error:
         raise ConfigError(f"{name}: not valid YAML: {error}") from error
-    finally:
-        if loader is not None:
-            loader.dispose()
+    document.data = settings or {}  # nothing in an empty file, one of comments, one of "---" alone
     return document
+
+
+def _load(text: str, document: Document, at: SettingPath = ()) -> Any:
+    """Constructs plain values, and notes in the document where each stands: all settings, or the one `at` a path."""
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None or (not at and node.tag == _NULL):
+            return None
+        if not at and not isinstance(node, yaml.MappingNode):
+            place = document.place(node.start_mark)
+            raise ConfigError(f"{place}: settings have to be a mapping, such as 'chunk: {{size: 50}}'")
+        _note_lines(node, at, document)
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
 
 
 def _note_lines(node: yaml.Node, path: SettingPath, document: Document) -> None:
     if len(path) > _MOST_NESTED:
-        place = f"{document.name}:{node.start_mark.line + 1}"
-        raise ConfigError(f"{place}: settings are nested more than {_MOST_NESTED} deep, or refer to themselves")
+        raise ConfigError(
+            f"{document.place(node.start_mark)}: settings are nested more than {_MOST_NESTED} deep, "
+            "or refer to themselves"
+        )
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            place = f"{document.name}:{key.start_mark.line + 1}"
+            place = document.place(key.start_mark)
             if not isinstance(key, yaml.ScalarNode):
                 raise ConfigError(f"{place}: the name of a setting is a list or mapping; use plain text")
             inner = (*path, key.value)
             if inner in document.origins:
-                first = document.origins[inner].rpartition(":")[2]
-                raise ConfigError(f"{place}: {dotted(inner)} is set twice, first on line {first}; keep one of them")
+                first = document.origins[inner].removeprefix(f"{document.name}:")
+                which = "" if document.is_flag else f", first on line {first}"
+                raise ConfigError(f"{place}: {dotted(inner)} is set twice{which}; keep one of them")
             document.origins[inner] = place
             _note_lines(value, inner, document)
     elif isinstance(node, yaml.SequenceNode):
         for place_in_list, value in enumerate(node.value):
             inner = (*path, place_in_list)
-            document.origins[inner] = f"{document.name}:{value.start_mark.line + 1}"
+            document.origins[inner] = document.place(value.start_mark)
             _note_lines(value, inner, document)
 
 
@@ -155,7 +168,9 @@ def parse_assignment(text: str) -> tuple[SettingPath, Any]:
     if not equals or not all(parts):
         raise ConfigError(f"--set {text}: expected key.path=value, such as --set chunk.size=50")
     try:
-        return parts, yaml.safe_load(value)
+        return parts, _load(value, Document(f"--set {text}", is_flag=True), parts)
+    except ConfigError:
+        raise
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(
             f"--set {text}: the value isn't valid YAML; quote it if it holds special characters"

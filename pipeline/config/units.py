@@ -1,4 +1,4 @@
-"""Sizes in bytes as users write them."""
+"""Sizes in bytes, and durations, as users write them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,32 @@ def parse_bytes(value: int | str, setting: str) -> int:
     if isinstance(value, bool) or size < 1:
         raise ConfigError(f"{setting} is {value!r}: give a size of at least one byte, such as 256MB or 1GiB")
     return int(size)
+
+
+_SECONDS = {
+    "us": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+}
+
+
+def parse_seconds(text: str) -> Fraction | None:
+    """Reads a duration: 0.5s, 250ms, 20us, 1.5min or 1h.
+
+    Returns:
+        Its seconds, exactly; None if it is no duration.
+    """
+    found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([a-z]+)\s*", text)
+    return Fraction(found[1]) * _SECONDS[found[2]] if found and found[2] in _SECONDS else None
+
+
+def format_seconds(seconds: Fraction) -> str:
+    """Writes a duration that has finitely many decimals, in its one form: 0.25s."""
+    whole, rest = divmod(seconds.numerator * 10**24 // seconds.denominator, 10**24)
+    decimals = f"{rest:024d}".rstrip("0")
+    return f"{whole}.{decimals}s" if decimals else f"{whole}s"
 
 
 def format_bytes(size: float) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from seqprep.config.document import Document, SettingPath, dotted
@@ -14,9 +14,17 @@ from seqprep.errors import ConfigError
 
 
 class Options(BaseModel):
-    """Base of all groups of settings: frozen, keyword-only, no unknown names, no silent conversions."""
+    """Base of all groups of settings: frozen, keyword-only, no unknown names, no silent conversions.
+
+    An empty group (`order:` and nothing behind it) has its defaults.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty(cls, value: Any) -> Any:
+        return {} if value is None else value
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -43,6 +51,13 @@ def build(model: type[OptionsT], data: Mapping[str, Any], document: Document, at
     Raises:
         ConfigError: one line per fault: where it stands, the setting, its value, the remedy.
     """
+    huge = [
+        f"{document.where(path)}: {dotted(path)} is {value}: no setting has a number of more than 63 bits"
+        for path, value in _integers(data, at)
+        if not -(1 << 63) <= value < 1 << 63
+    ]
+    if huge:
+        raise ConfigError("\n".join(huge))
     try:
         return model.model_validate(dict(data))
     except ValidationError as error:
@@ -50,11 +65,24 @@ def build(model: type[OptionsT], data: Mapping[str, Any], document: Document, at
         raise ConfigError("\n".join(lines)) from error
 
 
+def _integers(value: Any, path: SettingPath) -> Iterator[tuple[SettingPath, int]]:
+    """All integers of nested settings, each with its path."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        yield path, value
+    elif isinstance(value, Mapping | list):
+        for name, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _integers(inner, (*path, name))
+
+
 def _describe(fault: ErrorDetails, model: type[Options], document: Document, at: SettingPath) -> str:
-    path = at + tuple(part for part in fault["loc"] if part != "")
-    where, name, kind = document.where(path), dotted(path), fault["type"]
+    kind, loc = fault["type"], fault["loc"]
+    if kind == "invalid_key" or loc[-1:] == ("[key]",):
+        path = at + tuple(str(part) for part in loc if part not in ("", "[key]"))
+        return f"{document.where(path)}: {dotted(path)}: a name has to be text; write it in quotes, as '{path[-1]}'"
+    path = at + tuple(part for part in loc if part != "")
+    where, name = document.where(path), dotted(path)
     if kind == "extra_forbidden":
-        known = _field_names(model, fault["loc"][:-1])
+        known = _field_names(model, loc[:-1])
         return f"{where}: {name} is not a setting{suggestion(str(path[-1]), known)}"
     if kind == "missing":
         return f"{document.where(path[:-1])}: {name} is missing; set it in the file or with --set {name}=…"

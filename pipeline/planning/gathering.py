@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from seqprep.planning.chunking import cut
-from seqprep.planning.plan import KeyRows, ShardTask
-from seqprep.planning.rules import KeyRule
+from seqprep.planning.context import mirrored
+from seqprep.planning.key_rules import KeyRule
+from seqprep.planning.plan import KeyRows
 from seqprep.types import Int64
 
-PAD_PLACE, ZERO_PLACE = 0, 1
+PAD_PLACE, OUTSIDE_PLACE = 0, 1
 """Places in a flat buffer of the frame that fills rows up, and of the frame that stands outside sequences."""
 FIRST_PLACE = 2
 """Where the sequences' own frames begin in a flat buffer."""
@@ -23,25 +24,42 @@ class NeededFrames:
 
     start: Int64
     stop: Int64
-    offset: Int64
-    """Where frame 0 of the sequence would lie in a flat buffer of all stretches, the padding frames in front."""
+    units: Int64
+    """Units of one frame of the sequence; 1, unless an axis is ragged."""
 
     @property
     def total(self) -> int:
-        """Frames of the flat buffer."""
-        return FIRST_PLACE + int((self.stop - self.start).sum())
+        """Units of a flat buffer of all stretches, the two that aren't of a sequence in front."""
+        return FIRST_PLACE + int(((self.stop - self.start) * self.units).sum())
+
+    @property
+    def offset(self) -> Int64:
+        """Where frame 0 of each sequence would lie in the flat buffer; int64 [sequences]."""
+        sizes = (self.stop - self.start) * self.units
+        offset: Int64 = FIRST_PLACE + np.cumsum(sizes) - sizes - self.start * self.units
+        return offset
 
 
-def needed_frames(task: ShardTask, rule: KeyRule) -> NeededFrames:
-    """Finds what a shard needs of each of its sequences in one key, context included."""
-    length = task.lengths[rule.name]
-    first = cut(length, task.first, rule.chunk)
-    last = cut(length, task.stop - 1, rule.chunk)
-    start = np.maximum(first.start - rule.left_frames, 0)
-    stop = np.minimum(last.start + last.size + rule.right_frames, length)
-    stop = np.where(task.stop > task.first, np.maximum(stop, start), start)
-    sizes = stop - start
-    return NeededFrames(start, stop, FIRST_PLACE + np.cumsum(sizes) - sizes - start)
+def needed_frames(rows: KeyRows, owner: Int64, units: Int64, rule: KeyRule) -> NeededFrames:
+    """Finds what rows need of each of their sequences in one key, context included.
+
+    Args:
+        rows: the shard's rows in this key.
+        owner: int64 [rows]: place of each row's sequence among those of the shard.
+        units: int64 [sequences]: units of a frame of each.
+        rule: the key's rule.
+    """
+    first, last = rows.start - rows.left, rows.start - rows.left + rows.frames - 1
+    begin, end = np.maximum(first, 0), np.minimum(last + 1, rows.length)
+    if rule.pad == "reflect":  # what lies outside mirrors what may lie beyond the row's own frames
+        end = np.maximum(end, np.where(first < 0, np.minimum(1 - first, rows.length), 0))
+        begin = np.minimum(begin, np.where(last >= rows.length, np.maximum(2 * (rows.length - 1) - last, 0), begin))
+    some = rows.frames > 0
+    start = np.full(len(units), np.iinfo(np.int64).max)
+    stop = np.zeros(len(units), np.int64)
+    np.minimum.at(start, owner[some], begin[some])
+    np.maximum.at(stop, owner[some], end[some])
+    return NeededFrames(np.minimum(start, stop), stop, units)
 
 
 def gather_places(rows: KeyRows, which: slice, offset: Int64, padded_frames: int, rule: KeyRule) -> Int64:
@@ -62,7 +80,42 @@ def gather_places(rows: KeyRows, which: slice, offset: Int64, padded_frames: int
     places: Int64
     if rule.pad == "edge":
         places = np.clip(frame, 0, np.maximum(length - 1, 0)) + offset[:, None]
+    elif rule.pad == "reflect":
+        places = mirrored(frame, np.maximum(length, 1)) + offset[:, None]
     else:
-        places = np.where((frame < 0) | (frame >= length), ZERO_PLACE, frame + offset[:, None])
+        places = np.where((frame < 0) | (frame >= length), OUTSIDE_PLACE, frame + offset[:, None])
     places[np.arange(padded_frames) >= rows.frames[which, None]] = PAD_PLACE
     return places
+
+
+def unit_places(
+    frames: Int64, offset: Int64, shape: Sequence[int | None], sizes: Int64, padded: Sequence[int]
+) -> Int64:
+    """Gives the place in the flat buffer of every unit of a batch, for a key with ragged axes.
+
+    Args:
+        frames: int64 [B, T], from `gather_places` with FIRST_PLACE as every row's offset.
+        offset: int64 [B]: `NeededFrames.offset` of each row's sequence, in units.
+        shape: of a frame; None is a ragged axis.
+        sizes: int64 [B, ragged axes]: their sizes in each row.
+        padded: to which they are filled up.
+
+    Returns:
+        int64 [B, T, …]: an axis for each of `shape` up to the last ragged one.
+    """
+    behind = max(axis for axis, size in enumerate(shape) if size is None) + 1
+    own, full = iter(sizes.T), iter(padded)
+    extents = [(next(own), next(full)) if size is None else (np.int64(size), size) for size in shape[:behind]]
+    within = np.zeros((len(frames), *(1 for _ in extents)), np.int64)  # unit of a frame, [B, …]
+    valid = np.ones(within.shape, bool)
+    for axis, (extent, most) in enumerate(extents):
+        along = np.arange(most).reshape(-1, *(1 for _ in extents[axis + 1 :]))
+        each = np.reshape(extent, (-1, *(1 for _ in extents)))
+        within = within * each + along
+        valid = valid & (along < each)
+    each = np.prod(np.broadcast_arrays(*(extent for extent, _ in extents), offset)[:-1], axis=0)  # units of a frame
+    begin = offset[:, None] + (frames - FIRST_PLACE) * each[:, None]
+    spread = (..., *(None for _ in extents))
+    inside = (frames >= FIRST_PLACE)[spread]
+    places = np.where(inside, begin[spread] + within[:, None], frames[spread])
+    return np.where(valid[:, None], places, PAD_PLACE)

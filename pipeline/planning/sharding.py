@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqprep.planning.chunking import core_frames, cut, row_frames
+from seqprep.planning.chunking import Cuts
 from seqprep.planning.rules import Rules
+from seqprep.planning.sizes import chunk_bytes, sequence_bytes
 from seqprep.types import Int64
 
 
@@ -28,42 +29,9 @@ class ShardCuts:
         return len(self.place) - 1
 
 
-def sequence_bytes(lengths: Mapping[str, Int64], counts: Int64, rules: Rules) -> Int64:
-    """Bytes of each sequence's rows, context included and padding not, in closed form.
-
-    Args:
-        lengths: for each key with time, int64 [sequences].
-        counts: int64 [sequences]: chunks of each.
-
-    Returns:
-        int64 [sequences].
-    """
-    total = counts * rules.row_bytes
-    for rule in rules.keys:
-        frames = lengths[rule.name]
-        context = np.where(frames > 0, counts, 0) * (rule.left_frames + rule.right_frames)
-        total = total + (core_frames(frames, counts, rule.chunk) + context) * rule.frame_bytes
-    return total
-
-
-def chunk_bytes(sequence: Int64, number: Int64, lengths: Mapping[str, Int64], rules: Rules) -> Int64:
-    """Bytes of single chunks' rows, context included and padding not.
-
-    Args:
-        sequence: int64 [chunks]: place of the chunk's sequence in the source.
-        number: int64 [chunks]: number of the chunk in its sequence.
-        lengths: for each key with time, int64 [sequences].
-
-    Returns:
-        int64 [chunks].
-    """
-    total = np.full(len(number), rules.row_bytes, np.int64)
-    for rule in rules.keys:
-        total += row_frames(cut(lengths[rule.name][sequence], number, rule.chunk).size, rule) * rule.frame_bytes
-    return total
-
-
-def cut_shards(order: Int64, counts: Int64, lengths: Mapping[str, Int64], rules: Rules) -> ShardCuts:
+def cut_shards(
+    order: Int64, cuts: Cuts, lengths: Mapping[str, Int64], rules: Rules, units: Mapping[str, Int64]
+) -> ShardCuts:
     """Closes a shard before the sequence that would take it past its size.
 
     A sequence larger than a shard starts one, and is split at chunk boundaries; the shard of its last part goes on
@@ -71,10 +39,13 @@ def cut_shards(order: Int64, counts: Int64, lengths: Mapping[str, Int64], rules:
 
     Args:
         order: int64 [n]: the sequences' places in the source.
-        counts: int64 [sequences]: chunks of each, in the source's order.
+        cuts: how each sequence is cut, in the source's order.
         lengths: for each key with time, int64 [sequences].
+        rules: the rules.
+        units: for keys with ragged axes, int64 [sequences]: the product of those axes' sizes.
     """
-    sizes = sequence_bytes(lengths, counts, rules)[order]
+    counts = cuts.count
+    sizes = sequence_bytes(lengths, cuts, rules, units)[order]
     large = (sizes > rules.shard_bytes) & (counts[order] > 1)
     # Pieces that stay together: sequences that have rows, and of the large ones their chunks.
     parts = np.where(large, counts[order], counts[order] > 0)
@@ -82,10 +53,23 @@ def cut_shards(order: Int64, counts: Int64, lengths: Mapping[str, Int64], rules:
     number = np.arange(len(place)) - np.repeat(np.cumsum(parts) - parts, parts)
     of_large = large[place]
     sizes = sizes[place]
-    sizes[of_large] = chunk_bytes(order[place[of_large]], number[of_large], lengths, rules)
+    sizes[of_large] = chunk_bytes(order[place[of_large]], number[of_large], lengths, cuts, rules, units)
 
     starts = _greedy_starts(np.cumsum(sizes), rules.shard_bytes, forced=np.flatnonzero(of_large & (number == 0)))
     return ShardCuts(np.append(place[starts], len(order)), np.append(number[starts], 0))
+
+
+def cut_rows(sizes: Int64, rules: Rules) -> Int64:
+    """Closes a shard before the row that would take it past its size.
+
+    Args:
+        sizes: int64 [rows]: bytes of each row, from `chunk_bytes`, in their order.
+        rules: the rules.
+
+    Returns:
+        int64 [shards + 1]: shard i begins at this row.
+    """
+    return np.append(_greedy_starts(np.cumsum(sizes), rules.shard_bytes, np.zeros(0, np.int64)), len(sizes))
 
 
 def _greedy_starts(ends: Int64, limit: int, forced: Int64) -> Int64:

@@ -26,10 +26,7 @@ def describe_dataset(path: str | Path) -> dict[str, Any]:
     dataset = Dataset(path)
     index = dataset.index
     first = next(name for name, spec in index.keys.items() if spec.has_time)
-    padded = sum(
-        int((table.batch_rows * table.batch_frames[first]).sum())
-        for table in (dataset.sidecar(shard).table for shard in range(len(index.shards)))
-    )
+    padded = index.frames + index.padding[first]
     return {
         "path": str(path),
         "format": index.format,
@@ -44,7 +41,9 @@ def describe_dataset(path: str | Path) -> dict[str, Any]:
         "shards": len(index.shards),
         "bytes": index.shard_bytes,
         "frames": index.frames,
-        "padding_share": 1 - index.frames / padded if padded else 0.0,
+        "epochs": index.epochs,
+        "padding": index.padding,
+        "padding_share": index.padding[first] / padded if padded else 0.0,
         "configuration": dict(index.configuration),
     }
 
@@ -59,8 +58,9 @@ def describe_batch(path: str | Path, number: int) -> dict[str, dict[str, Any]]:
         DatasetError: there is no such batch, or it can't be read.
     """
     with Loader(path, rank=0, world_size=1) as loader:
-        if not 0 <= number < len(loader):
-            raise DatasetError(f"{path}: has no batch {number}; its batches are 0 to {len(loader) - 1}")
+        batches = Dataset(path).index.batches
+        if not 0 <= number < batches:
+            raise DatasetError(f"{path}: has no batch {number}; its batches are 0 to {batches - 1}")
         batch: Batch = loader.batch(number)
     return {name: _describe(np.asarray(array)) for name, array in batch.items()}
 

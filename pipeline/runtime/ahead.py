@@ -18,8 +18,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from seqprep.errors import ClosedError
+from seqprep.runtime.opened import Entry
 from seqprep.runtime.pool import Buffer
-from seqprep.runtime.ranges import Batch, Entry, LeaseOf
+from seqprep.runtime.positions import Iteration
+from seqprep.runtime.ranges import Batch, LeaseOf
+from seqprep.runtime.reporting import Reporter
 from seqprep.types import Int64
 
 _COUNTED_TOGETHER = 256
@@ -102,6 +105,24 @@ class Work:
             for number in range(min(threads, len(batches)))
         ]
 
+    @property
+    def ready(self) -> int:
+        """Batches read and waiting."""
+        return len(self.results)
+
+    def check(self) -> None:
+        """Refuses to go on where nothing more can come.
+
+        Raises:
+            ClosedError: it was stopped, or made in another process.
+        """
+        if self.process != _process:
+            raise ClosedError(
+                "this iterator belongs to the process that made it; call iter() on the loader in this one"
+            )
+        if self.stopped:
+            raise ClosedError("the loader was closed, iterated anew or interrupted in the middle of this epoch")
+
     def stop(self) -> None:
         """Lets the threads end; safe at any moment, in any thread."""
         self.stopped = True
@@ -178,8 +199,12 @@ class ReadAhead(Iterator[Batch]):
         pool: the buffers.
         threads: reading threads.
         counters: what is counted goes there.
+        reporter: told of batches handed out and of waits for them.
         exhausted: told when the last one has been handed out and one more was asked for.
     """
+
+    iteration: Iteration
+    """What its positions are called; set by who made it."""
 
     def __init__(
         self,
@@ -188,10 +213,11 @@ class ReadAhead(Iterator[Batch]):
         pool: Pool,
         threads: int,
         counters: Counters,
+        reporter: Reporter,
         exhausted: Callable[[], None],
     ) -> None:
         self.work = Work(batches, read, pool, counters, threads)
-        self._exhausted = exhausted
+        self._reporter, self._exhausted = reporter, exhausted
         self._ended = False
         weakref.finalize(self, self.work.stop)  # never joins: it may run in any thread
         for thread in self.work.threads:
@@ -206,7 +232,7 @@ class ReadAhead(Iterator[Batch]):
         """
         work = self.work
         ticket = work.delivered
-        result = work.results.pop(ticket, None)
+        result = work.results.get(ticket)
         if result is None or work.process != _process:
             result = self._obtain(ticket)
         if isinstance(result, Failure):
@@ -215,55 +241,68 @@ class ReadAhead(Iterator[Batch]):
                 raise result.error
             finally:
                 del result  # or the error would refer to itself through this frame, and keep its buffer
-        work.delivered = ticket + 1
+        work.delivered = ticket + 1  # first, for an interrupt in between may not leave a batch that never comes
+        work.results.pop(ticket, None)
         work.handed_out.append(result.entry)
         if len(work.handed_out) >= _COUNTED_TOGETHER:
             work.count()
+        if self._reporter.due is not None:
+            self._reporter.tick()
         return result
 
     def _obtain(self, ticket: int) -> Batch | Failure:
-        """Reads a batch rather than wait idly, and gives the one that is due."""
-        work, counters = self.work, self.work.counters
+        """Gives the batch that is due, and counts the time until then as waited."""
         self._check(ticket)
         started = time.perf_counter()
+        try:
+            result = self._read_or_wait(ticket)
+        except BaseException:
+            self.work.stop()  # interrupted anywhere in here, a ticket may be lost
+            raise
+        waited = time.perf_counter() - started
+        self.work.counters.consumer_wait_seconds += waited
+        self._reporter.waited(waited)
+        return result
+
+    def _read_or_wait(self, ticket: int) -> Batch | Failure:
+        """Reads a batch rather than wait idly, and gives the one that is due."""
+        work = self.work
         # The one that is due, or, if a thread is reading that, the one behind it.
         own = work.take(min(ticket + 2, len(work.batches)))
         if own >= 0:
             buffer = work.pool.take_now()
             if buffer is None:
-                counters.unpooled_buffers += 1
+                work.counters.unpooled_buffers += 1
                 buffer = Buffer()
             read = work.read_into(own, buffer)
             if own == ticket:
-                counters.consumer_wait_seconds += time.perf_counter() - started
                 return read
+            if isinstance(read, Failure) and not isinstance(read.error, Exception):
+                raise read.error  # an interrupt is the consumer's now, not with the next batch
             work.results[own] = read
         work.wanted = ticket
-        while ticket not in work.results:
+        while (result := work.results.get(ticket)) is None:
             if work.stopped:
                 raise ClosedError("the loader was closed while a batch was waited for")
             work.signal.get()
         work.wanted = -1
-        result = work.results.pop(ticket)
-        counters.consumer_wait_seconds += time.perf_counter() - started
         return result
 
     def _check(self, ticket: int) -> None:
-        """Ends the iteration where nothing more can come."""
+        """Ends the iteration behind its last batch, and where it was stopped."""
         work = self.work
         if self._ended:
             raise StopIteration
-        if work.process != _process:
-            raise ClosedError(
-                "this iterator belongs to the process that made it; call iter() on the loader in this one"
-            )
-        if work.stopped:
-            raise ClosedError("the loader was closed, or iterated anew, in the middle of this epoch")
+        work.check()
         if ticket == len(work.batches):
             self._ended = True
             work.close()
             self._exhausted()
             raise StopIteration
+
+    def __length_hint__(self) -> int:
+        """Batches that are still to come."""
+        return len(self.work.batches) - self.work.delivered
 
     def close(self) -> None:
         """Ends the threads, and waits for them; the iterator gives nothing more."""

@@ -14,6 +14,10 @@ class BatchSource(Protocol):
     that may be called from any thread, more than once, and makes a `next` that waits elsewhere return or raise; without
     one, a stage that is closed leaves a waiting `next` to itself. (A generator's own `close` is called in the thread
     that runs the generator, after its last `next`.) What `next` raises reaches the stage's user as it is.
+
+    Where the iterator has a `__length_hint__`, it is the number of batches still to come, exactly where that is 0; a mix
+    asks it. An iterator may also have an `iteration`, an object whose `state_at` gives that iteration's positions also
+    when the source has begun another.
     """
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]: ...
@@ -27,7 +31,11 @@ class ResumableSource(Protocol):
         """The position behind the last batch handed out."""
 
     def state_at(self, consumed: int) -> dict[str, Any]:
-        """The position behind `consumed` batches of the current iteration, in O(1)."""
+        """The position behind `consumed` batches of the current iteration, in O(1).
+
+        Raises:
+            ConfigError: it has fewer.
+        """
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from a saved position at the next `iter`."""

@@ -11,124 +11,22 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import preadv
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from seqprep.config import suggestion
 from seqprep.errors import ConfigError, CorruptError, DatasetError
 from seqprep.files import FileCache, read_exactly
+from seqprep.runtime.opened import Entry, OpenedShard
 from seqprep.runtime.pool import Lease, aligned
-from seqprep.shards import Dataset, Sidecar, crc32c
-from seqprep.types import Array, Int64, UInt8
+from seqprep.shards import Dataset, crc32c
+from seqprep.types import Array
 
 LeaseOf = Callable[[int], Lease]
 """Gives memory of a number of bytes."""
-
-
-class _Range(NamedTuple):
-    """One array of one batch."""
-
-    place: int
-    """Where it goes in the batch's memory."""
-    size: int
-    offset: int
-    """Where it is in the shard."""
-    crc: int
-    shape: tuple[int, ...]
-
-
-class Entry(NamedTuple):
-    """One batch of a shard."""
-
-    ranges: tuple[_Range, ...]
-    """Of each key that is read."""
-    array_bytes: int
-    """Of all arrays, each aligned; the block of the fields comes behind them."""
-    block: slice
-    """The batch's block among those of the shard."""
-    begin: int
-    """The batch's first row in the shard."""
-    end: int
-    """One past its last."""
-    frames: int
-    """Valid frames of the first key that is read, context included."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the keys' arrays, padding included."""
-        return sum([found.size for found in self.ranges])
-
-
-class _Field(NamedTuple):
-    """A field of the rows."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    """Of one row."""
-    row_bytes: int
-
-
-class _Shard:
-    """A shard's tables, made ready for the reading loop."""
-
-    __slots__ = ("blocks", "dtypes", "entries", "fields", "path", "tags")
-
-    def __init__(self, path: Path, sidecar: Sidecar, keys: Sequence[str]) -> None:
-        table = sidecar.table
-        fields = {
-            name: values for name, values in table.fields.items() if "/" not in name or name.split("/")[0] in keys
-        }
-        self.path, self.tags = str(path), table.tags
-        self.dtypes = {key: (number, np.dtype(table.keys[key].dtype)) for number, key in enumerate(keys)}
-        self.fields = {
-            name: _Field(values.dtype, values.shape[1:], values[:1].nbytes) for name, values in fields.items()
-        }
-        blocks, block_bounds = _field_blocks(list(fields.values()), table.batch_rows)
-        self.blocks = blocks.data
-        self.entries = _entries(sidecar, keys, block_bounds)
-
-
-def _entries(sidecar: Sidecar, keys: Sequence[str], block_bounds: Int64) -> list[Entry]:
-    table = sidecar.table
-    place = np.zeros(len(table.batch_rows), np.int64)
-    per_key = []
-    for key in keys:
-        size, spec = table.array_bytes(key), table.keys[key]
-        axes = [table.batch_rows.tolist(), *([table.batch_frames[key].tolist()] if spec.has_time else [])]
-        shapes = [(*lengths, *spec.shape) for lengths in zip(*axes, strict=True)]
-        columns = (place, size, sidecar.offsets[key], sidecar.crcs[key])
-        per_key.append(list(map(_Range, *(column.tolist() for column in columns), shapes)))
-        place = place + aligned(size)
-    counted = next(f"{key}/size0" for key in table.keys if key in (*keys, *table.keys) and table.keys[key].has_time)
-    frames = np.add.reduceat(table.fields[counted], table.bounds[:-1], dtype=np.int64)
-    blocks = map(slice, block_bounds[:-1].tolist(), block_bounds[1:].tolist())
-    rows = table.bounds.tolist()
-    return list(map(Entry, zip(*per_key, strict=True), place.tolist(), blocks, rows[:-1], rows[1:], frames.tolist()))
-
-
-def _field_blocks(fields: Sequence[Array], batch_rows: Int64) -> tuple[UInt8, Int64]:
-    """Lays the fields of each batch side by side, each aligned, so that one copy brings all of them into a buffer.
-
-    Args:
-        fields: each [rows, …].
-        batch_rows: int64 [batches].
-
-    Returns:
-        The bytes, and where each batch's block begins in them; [batches + 1].
-    """
-    widths = [values[:1].nbytes for values in fields]  # 4, 8 or 16, so that they divide the alignment
-    sizes = [aligned(batch_rows * width) for width in widths]
-    bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(sum(sizes), dtype=np.int64)])
-    blocks = np.zeros(bounds[-1], np.uint8)
-    place = bounds[:-1].copy()
-    first = np.cumsum(batch_rows) - batch_rows
-    for values, width, size in zip(fields, widths, sizes, strict=True):
-        rows = np.arange(len(values)) + np.repeat(place // width - first, batch_rows)
-        blocks.view(f"V{width}")[rows] = np.ascontiguousarray(values).reshape(-1).view(f"V{width}")
-        place += size
-    return blocks, bounds
+_MOST_HELD_BYTES = 1 << 26  # of small keys, over all shards of a reader that are open
+_MOST_OPENED_BYTES = 1 << 28  # of open shards' tables, over all shards of a reader
 
 
 class Batch(Mapping[str, Any]):
@@ -140,7 +38,7 @@ class Batch(Mapping[str, Any]):
 
     __slots__ = ("_lease", "_made", "_shard", "entry")
 
-    def __init__(self, shard: _Shard, entry: Entry, lease: Lease) -> None:
+    def __init__(self, shard: OpenedShard, entry: Entry, lease: Lease) -> None:
         self._shard, self.entry, self._lease = shard, entry, lease
         self._made: dict[str, Any] = {}
 
@@ -151,32 +49,41 @@ class Batch(Mapping[str, Any]):
             if found is None:
                 made = self._make(name)
             else:
-                place, _, _, _, shape = self.entry.ranges[found[0]]
+                place, shape = self.entry.arrays[found[0]]
                 made = np.ndarray(shape, found[1], self._lease, place)
             self._made[name] = made
         return made
 
     def _make(self, name: str) -> Any:
-        shard, (_, place, _, begin, end, _) = self._shard, self.entry
+        shard, entry = self._shard, self.entry
         if name == "seq_tag":
-            return shard.tags.take(np.arange(begin, end))
-        wanted = shard.fields[name]
-        for other, field in shard.fields.items():
+            return shard.tags.stretch(entry.begin, entry.end)
+        if name in shard.derived:
+            return self._derive(name)
+        place, shape, dtype = shard.placed(entry.end - entry.begin)[name]
+        return np.ndarray(shape, dtype, self._lease, entry.array_bytes + place)
+
+    def _derive(self, name: str) -> Array:
+        """Makes what follows from the fields: where in its row each frame's segment is."""
+        shard, entry = self._shard, self.entry
+        shapes = {other: entry.arrays[shard.dtypes[key][0]][1][:2] for other, (key, _) in shard.derived.items()}
+        place = entry.array_bytes + entry.block.stop - entry.block.start
+        for other, (rows, frames) in shapes.items():
             if other == name:
                 break
-            place += aligned(field.row_bytes * (end - begin))
-        return np.ndarray((end - begin, *wanted.shape), wanted.dtype, self._lease, place)
+            place += aligned(4 * rows * frames)
+        key, make = shard.derived[name]
+        out = np.ndarray(shapes[name], np.int32, self._lease, place)
+        return make(self[f"{key}/size0"], self["segment_row"], segment_starts(self, key), out)
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._shard.dtypes
-        yield from self._shard.fields
-        yield "seq_tag"
+        return iter(self._shard.names)
 
     def __len__(self) -> int:
-        return len(self._shard.dtypes) + len(self._shard.fields) + 1
+        return len(self._shard.names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._shard.dtypes or name in self._shard.fields or name == "seq_tag"
+        return name in self._shard.names
 
     def __repr__(self) -> str:
         return f"Batch({', '.join(f'{name}: {self[name].dtype} {list(self[name].shape)}' for name in self)})"
@@ -185,18 +92,31 @@ class Batch(Mapping[str, Any]):
         return dict, (dict(self),)
 
 
+def segment_starts(batch: Mapping[str, Any], key: str) -> Any:
+    """Where the segments of a batch begin in its rows, in a key's own frames; integers [S]."""
+    own = f"{key}/segment_start"
+    return batch[own if own in batch else "segment_start"]
+
+
 class BatchReader:
     """Reads any batch of a dataset. Safe to use from several threads.
+
+    The tables of shards that were opened stay in memory, up to 256 MB of them; then the shard opened first is dropped.
+    Its batches stay valid.
 
     Args:
         dataset: the dataset.
         keys: which keys to read; all unless told.
+        verify: check what is held in memory when it is read.
+        least_opened: so many shards stay open, whatever their tables take.
 
     Raises:
         ConfigError: a key isn't in the dataset.
     """
 
-    def __init__(self, dataset: Dataset, keys: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, dataset: Dataset, keys: Sequence[str] | None = None, *, verify: bool = True, least_opened: int = 1
+    ) -> None:
         known = dataset.index.keys
         for name in keys or ():
             if name not in known:
@@ -204,7 +124,10 @@ class BatchReader:
         self.keys = tuple(name for name in known if keys is None or name in keys)
         self._dataset = dataset
         self._before: list[int] = dataset.batches_before().tolist()
-        self._shards: dict[int, _Shard] = {}
+        self._shards: dict[int, OpenedShard] = {}  # the one opened first comes first
+        self._verify, self._least_opened = verify, least_opened
+        self._may_hold, self._may_open = _MOST_HELD_BYTES, _MOST_OPENED_BYTES
+        self.shards_opened = 0
         self._lock = threading.Lock()
         self._files = FileCache()
 
@@ -216,13 +139,34 @@ class BatchReader:
         """Closes the shards' files."""
         self._files.close()
 
-    def _open(self, number: int) -> _Shard:
+    def renew_locks(self) -> None:
+        """Makes locks and files of its own in a forked child, where those of the parent may be held for good."""
+        self._lock, self._files = threading.Lock(), FileCache()
+
+    def describe(self, batch: int) -> str:
+        """Names a batch by its shard and its number there."""
+        number = bisect_right(self._before, batch) - 1
+        return f"{self._dataset.shard_path(number)}: batch {batch - self._before[number]}"
+
+    def _open(self, number: int) -> OpenedShard:
         with self._lock:
             shard = self._shards.get(number)
             if shard is None:
-                shard = _Shard(self._dataset.shard_path(number), self._dataset.sidecar(number), self.keys)
+                path, sidecar = self._dataset.shard_path(number), self._dataset.sidecar(number)
+                try:
+                    shard = OpenedShard(path, sidecar, self.keys, self._may_hold, self._verify)
+                except OSError as error:
+                    raise DatasetError(f"{path}: the shard can't be read: {error.strerror}; check the disk") from error
                 self._shards[number] = shard
+                self._account(shard, 1)
+                self.shards_opened += 1
+                while self._may_open < 0 and len(self._shards) > self._least_opened:
+                    self._account(self._shards.pop(next(iter(self._shards))), -1)
             return shard
+
+    def _account(self, shard: OpenedShard, sign: int) -> None:
+        self._may_hold -= sign * shard.held_bytes
+        self._may_open -= sign * shard.nbytes
 
     def read(self, batch: int, lease_of: LeaseOf, verify: bool) -> Batch:
         """Reads one batch.
@@ -239,21 +183,27 @@ class BatchReader:
         number = bisect_right(self._before, batch) - 1
         shard = self._shards.get(number) or self._open(number)
         entry = shard.entries[batch - self._before[number]]
-        ranges, array_bytes, block, _, _, _ = entry
+        ranges, array_bytes, block, memory_bytes, _, _, _, _, _ = entry
         fields = shard.blocks[block]
-        lease = lease_of(array_bytes + len(fields))
+        lease = lease_of(memory_bytes)
         memory = memoryview(lease)  # type: ignore[arg-type]
         try:
             file = self._files.get(shard.path)
-            for place, size, offset, crc, _ in ranges:
+            if shard.decoder is not None:
+                shard.decoder.fill(
+                    file.descriptor,
+                    [(memory[at : at + size], offset, crc if verify else None) for at, size, offset, crc in ranges],
+                )
+                ranges = ()
+            for number, (place, size, offset, crc) in enumerate(ranges):
                 target = memory[place : place + size]
                 if preadv(file.descriptor, [target], offset) != size and (
                     read_exactly(file.descriptor, target, offset) != size
                 ):
-                    raise CorruptError(f"{_place(shard, entry, offset)}: the shard ends before them; make it again")
+                    raise CorruptError(f"{_place(shard, entry, number)}: the shard ends before them; make it again")
                 if verify and crc32c(target) != crc:
                     raise CorruptError(
-                        f"{_place(shard, entry, offset)} differ from their checksum; "
+                        f"{_place(shard, entry, number)} differ from their checksum; "
                         "seqprep verify finds all such places"
                     )
         except OSError as error:
@@ -261,13 +211,14 @@ class BatchReader:
             raise DatasetError(
                 f"{shard.path}: batch {number} can't be read: {error.strerror}; check the disk"
             ) from error
-        memory[array_bytes:] = fields
+        memory[array_bytes : array_bytes + len(fields)] = fields
         return Batch(shard, entry, lease)
 
 
-def _place(shard: _Shard, entry: Entry, offset: int) -> str:
-    number = next(number for number, found in enumerate(entry.ranges) if found.offset == offset and found.size)
+def _place(shard: OpenedShard, entry: Entry, number: int) -> str:
+    """Names the place of one of the batch's ranges."""
+    found = entry.ranges[number]
     return (
-        f"{shard.path}: batch {shard.entries.index(entry)}, key {list(shard.dtypes)[number]!r}: "
-        f"bytes {offset} to {offset + entry.ranges[number].size}"
+        f"{shard.path}: batch {shard.entries.index(entry)}, key {shard.read[number]!r}: "
+        f"bytes {found.offset} to {found.offset + found.size}"
     )

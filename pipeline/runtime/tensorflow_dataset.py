@@ -11,7 +11,7 @@ from seqprep.config import suggestion
 from seqprep.errors import ConfigError
 from seqprep.runtime.frameworks import import_framework
 from seqprep.runtime.loader import Loader
-from seqprep.runtime.ranges import Batch
+from seqprep.runtime.opened import DERIVED
 
 Names = str | Sequence[str]
 
@@ -27,7 +27,7 @@ def dataset(loader: Loader, *, inputs: Names | None = None, targets: Names | Non
 
     Args:
         loader: what to read. Standing inside an epoch (a state was loaded), it leaves the dataset's cardinality
-            unknown, for the first epoch is shorter.
+            unknown, for the first epoch is shorter; so does one whose epochs differ in length.
         inputs: one name, for the bare tensor, or several, for a dict of tensors.
         targets: likewise.
 
@@ -69,7 +69,7 @@ def dataset(loader: Loader, *, inputs: Names | None = None, targets: Names | Non
             yield select({**batch, "seq_tag": _encoded(batch["seq_tag"])})
 
     made = tf.data.Dataset.from_generator(elements, output_signature=select(specs))
-    return made.apply(tf.data.experimental.assert_cardinality(len(loader))) if whole else made
+    return made.apply(tf.data.experimental.assert_cardinality(len(loader))) if whole and loader.same_length else made
 
 
 def _starts_whole(loader: Loader) -> bool:
@@ -78,7 +78,7 @@ def _starts_whole(loader: Loader) -> bool:
     return bool(began["position"] == 0) or loader.epoch != began["epoch"]
 
 
-def _one_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+def _one_ahead(batches: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Takes each batch before giving the one in front of it, so that the last is given at the end of the epoch."""
     held = next(batches, None)
     while held is not None:
@@ -98,7 +98,8 @@ def _specs(tf: Any, loader: Loader) -> dict[str, Any]:
     for name, value in loader.batch(0).items():
         if name not in specs:
             is_number = isinstance(value, np.ndarray) and not value.dtype.hasobject
-            specs[name] = tf.TensorSpec((None, *np.shape(value)[1:]), value.dtype if is_number else tf.string)
+            shape = (None, None) if name.rpartition("/")[2] in DERIVED else (None, *np.shape(value)[1:])
+            specs[name] = tf.TensorSpec(shape, value.dtype if is_number else tf.string)
     return specs
 
 

@@ -1,30 +1,51 @@
 """The formats on disk: writing, the sidecar and the index, opening, verification."""
 
 from seqprep.shards.checksum import checksum, crc32c
+from seqprep.shards.codecs import codec_release
 from seqprep.shards.dataset import Dataset
+from seqprep.shards.decoding import Decoder
+from seqprep.shards.flat_hdf5 import FlatHdf5Writer
 from seqprep.shards.index import INDEX_NAME, Index, read_index, write_index
-from seqprep.shards.sidecar import Sidecar, read_sidecar
-from seqprep.shards.storage import Storage
+from seqprep.shards.lock import LOCK_NAME, FolderLock, SharedLock
+from seqprep.shards.reading import ShardReader
+from seqprep.shards.rebuilding import dataset_of, find_shards, rebuild_sidecar, shard_count
+from seqprep.shards.sidecar import Sidecar, read_sections, read_sidecar, sidecar_path
+from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
-from seqprep.shards.verification import Fault, verify_dataset, verify_shard
+from seqprep.shards.verification import Fault, verify_index, verify_record, verify_shard
 from seqprep.shards.writing import ShardRecord, record_of, shard_name, write_shard
 
 __all__ = [
     "INDEX_NAME",
+    "LOCK_NAME",
     "Dataset",
+    "Decoder",
     "Fault",
+    "FlatHdf5Writer",
+    "FolderLock",
     "Index",
+    "ShardReader",
     "ShardRecord",
     "ShardTable",
+    "SharedLock",
     "Sidecar",
     "Storage",
     "checksum",
+    "codec_release",
     "crc32c",
+    "dataset_of",
+    "find_shards",
+    "partial_path",
     "read_index",
+    "read_sections",
     "read_sidecar",
+    "rebuild_sidecar",
     "record_of",
+    "shard_count",
     "shard_name",
-    "verify_dataset",
+    "sidecar_path",
+    "verify_index",
+    "verify_record",
     "verify_shard",
     "write_index",
     "write_shard",

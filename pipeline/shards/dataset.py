@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from seqprep.errors import CorruptError, DatasetError
 from seqprep.shards.index import Index, read_index
-from seqprep.shards.sidecar import Sidecar, read_sidecar
+from seqprep.shards.sidecar import Sidecar, read_sidecar, sidecar_path
 from seqprep.types import Int64
 
 
@@ -27,8 +27,6 @@ class Dataset:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.index: Index = read_index(self.path)
-        self._sidecars: dict[int, Sidecar] = {}
-        self._lock = threading.Lock()
         for shard in self.index.shards:
             self._check_size(shard.name, shard.bytes)
 
@@ -37,13 +35,24 @@ class Dataset:
             size = (self.path / name).stat().st_size
         except OSError as error:
             raise DatasetError(
-                f"{self.path / name}: the shard can't be opened: {error.strerror}; make the dataset again"
+                f"{self.path / name}: the shard can't be opened: {error.strerror}; seqprep repair makes it again"
             ) from error
         if size != expected:
             raise CorruptError(
                 f"{self.path / name}: the shard has {size} bytes where the index says {expected} "
-                f"({'cut off' if size < expected else 'replaced or appended to'}?); make the dataset again"
+                f"({'cut off' if size < expected else 'replaced or appended to'}?); seqprep repair makes it again"
             )
+
+    def check_files(self) -> None:
+        """Looks whether every sidecar is there, beyond the shards' sizes.
+
+        Raises:
+            DatasetError: one is missing.
+        """
+        for number in range(len(self.index.shards)):
+            path = sidecar_path(self.shard_path(number))
+            if not path.is_file():
+                raise DatasetError(f"{path}: the sidecar is missing; seqprep repair makes it again")
 
     def __getstate__(self) -> Path:
         return self.path
@@ -57,20 +66,28 @@ class Dataset:
             [np.zeros(1, np.int64), np.cumsum([shard.batches for shard in self.index.shards], dtype=np.int64)]
         )
 
+    def pass_bounds(self) -> list[int]:
+        """Where each pass over the input begins: pass e holds batches bounds[e] up to bounds[e + 1]."""
+        epochs = [shard.epoch for shard in self.index.shards]
+        first = np.searchsorted(epochs, np.arange(self.index.epochs + 1))
+        return [int(before) for before in self.batches_before()[first]]
+
+    def shard_bounds(self) -> list[Int64]:
+        """For each pass over the input, int64 [shards + 1]: where its shards begin among the batches of the dataset."""
+        before = self.batches_before()
+        epochs = np.array([shard.epoch for shard in self.index.shards], np.int64)
+        first = np.searchsorted(epochs, np.arange(self.index.epochs + 1))
+        return [before[begin : end + 1] for begin, end in pairwise(first.tolist())]
+
     def shard_path(self, shard: int) -> Path:
         """Path of a shard's file."""
         return self.path / self.index.shards[shard].name
 
     def sidecar(self, shard: int) -> Sidecar:
-        """The sidecar of a shard, read once.
+        """Reads the sidecar of a shard.
 
         Raises:
             DatasetError: it is missing.
             CorruptError: it is damaged.
         """
-        sidecar = self._sidecars.get(shard)
-        if sidecar is None:
-            sidecar = read_sidecar(self.shard_path(shard), self.index.shards[shard].sidecar_crc32c)
-            with self._lock:
-                sidecar = self._sidecars.setdefault(shard, sidecar)
-        return sidecar
+        return read_sidecar(self.shard_path(shard), self.index.shards[shard].sidecar_crc32c)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from seqprep.errors import CorruptError, DatasetError, UnfinishedError
 from seqprep.shards.checksum import checksum
+from seqprep.shards.codecs import COMPRESSIONS
 from seqprep.shards.storage import Storage
 from seqprep.shards.table import describe_keys, parse_keys
-from seqprep.shards.writing import ShardRecord
+from seqprep.shards.writing import SUFFIXES, ShardRecord
 from seqprep.types import KeySpec
 
 INDEX_NAME = "index.json"
@@ -35,6 +36,42 @@ class Index:
     """Stored keys, the input key first."""
     sequences: int
     shards: tuple[ShardRecord, ...]
+    report: Mapping[str, Any] = field(default_factory=dict)
+    """What was left out and why, and what didn't go with the budgets; plain values. Without shards, what planning says."""
+    compression: str = "none"
+    """none, gzip or zstd."""
+    codec: str = ""
+    """The release of what compressed, such as "zlib 1.3.1", which decides the compressed bytes."""
+
+    def with_shards(self, shards: Sequence[ShardRecord]) -> Index:
+        """Adds the shards, and what only they know of what was left out."""
+        dropped = {
+            "sequences": 0,
+            "rows": sum(shard.dropped_rows for shard in shards),
+            "frames": sum(shard.dropped_frames for shard in shards),
+        }
+        report = dict(self.report)
+        if dropped["rows"]:
+            report["left_out"] = {**report.get("left_out", {}), "batch.drop_last": dropped}
+        return replace(self, shards=tuple(shards), report=report)
+
+    def without_shards(self) -> Index:
+        """What it was before `with_shards`."""
+        report = dict(self.report)
+        if "left_out" in report:
+            report["left_out"] = {name: of for name, of in report["left_out"].items() if name != "batch.drop_last"}
+        return replace(self, shards=(), report=report)
+
+    @property
+    def epochs(self) -> int:
+        """Passes over the input that the shards hold."""
+        return max((shard.epoch for shard in self.shards), default=0) + 1
+
+    @property
+    def padding(self) -> dict[str, int]:
+        """For each key with time, the sum of padded length − length over all rows."""
+        timed = [name for name, spec in self.keys.items() if spec.has_time]
+        return {name: sum(shard.padding.get(name, 0) for shard in self.shards) for name in timed}
 
     @property
     def batches(self) -> int:
@@ -58,23 +95,41 @@ class Index:
 
     def encode(self) -> bytes:
         """Gives the file's bytes; the last entry is the CRC32C of all others."""
-        content = {
-            "seqprep": VERSION,
-            "format": self.format,
-            "fingerprint": self.fingerprint,
-            "configuration": self.configuration,
-            "source": dict(self.source),
-            "keys": describe_keys(self.keys),
+        content = self._about() | {
             "statistics": {
                 "sequences": self.sequences,
                 "batches": self.batches,
                 "rows": self.rows,
                 "frames": self.frames,
                 "bytes": self.shard_bytes,
+                "padding": self.padding,
+                "epochs": self.epochs,
             },
+            "report": self.report,
             "shards": [asdict(shard) for shard in self.shards],
         }
-        return json.dumps(content | {"crc32c": _content_crc(content)}, indent=1, ensure_ascii=False).encode() + b"\n"
+        return _written(content | {"crc32c": _content_crc(content)})
+
+    def describe(self) -> bytes:
+        """Gives all but the shards, for each shard to hold; `parse_description` reads it."""
+        content = self._about() | {"sequences": self.sequences, "report": self.report}
+        return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+
+    def _about(self) -> dict[str, Any]:
+        packed = {} if self.compression == "none" else {"compression": self.compression, "codec": self.codec}
+        return {
+            "seqprep": VERSION,
+            "format": self.format,
+            **packed,
+            "fingerprint": self.fingerprint,
+            "configuration": self.configuration,
+            "source": dict(self.source),
+            "keys": describe_keys(self.keys),
+        }
+
+
+def _written(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 def _content_crc(content: Mapping[str, Any]) -> int:
@@ -113,23 +168,72 @@ def read_index(folder: Path) -> Index:
         raise DatasetError(f"{folder}: is a file; give the folder that seqprep chunk wrote") from error
     except OSError as error:
         raise DatasetError(f"{path}: can't be read: {error.strerror}") from error
+    return parse_index(text, path)
+
+
+def parse_index(text: bytes, path: Path) -> Index:
+    """Parses the content of an index.
+
+    Args:
+        text: the file's bytes.
+        path: of the file, for messages.
+
+    Raises:
+        DatasetError: it is of a newer version.
+        CorruptError: it is damaged.
+    """
     try:
         content = json.loads(text)
-        version = content["seqprep"]
-        if isinstance(version, int) and version > VERSION:
-            raise DatasetError(
-                f"{path}: version {version} is newer than this seqprep reads ({VERSION}); update seqprep"
-            )
         if content.pop("crc32c") != _content_crc(content):
             raise ValueError("its checksum differs")
-        return Index(
-            format=content["format"],
-            fingerprint=content["fingerprint"],
-            configuration=content["configuration"],
-            source=content["source"],
-            keys=parse_keys(content["keys"]),
-            sequences=content["statistics"]["sequences"],
-            shards=tuple(ShardRecord(**shard) for shard in content["shards"]),
-        )
+        _check_version(content, path)
+        return _parse(content, content["statistics"]["sequences"], content["shards"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptError(f"{path}: the index is damaged ({error}); make the dataset again") from error
+        raise CorruptError(f"{path}: the index is damaged ({error}); seqprep repair makes it again") from error
+
+
+def parse_description(text: bytes, path: Path) -> Index:
+    """Reads what `Index.describe` wrote into a shard.
+
+    Args:
+        text: its bytes.
+        path: of the shard, for messages.
+
+    Returns:
+        An index without shards.
+
+    Raises:
+        DatasetError: it is of a newer version.
+        CorruptError: it is damaged.
+    """
+    try:
+        content = json.loads(text)
+        _check_version(content, path)
+        return _parse(content, content["sequences"], [])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptError(f"{path}: doesn't say rightly what it is ({error}); the shard is damaged") from error
+
+
+def _check_version(content: Mapping[str, Any], path: Path) -> None:
+    """Refuses what a newer seqprep wrote. Each version has the checksum and `seqprep`, the number, as this one has."""
+    version, form = content["seqprep"], (content["format"], content.get("compression", "none"))
+    if version > VERSION or form[0] not in SUFFIXES or form[1] not in COMPRESSIONS:
+        raise DatasetError(
+            f"{path}: version {version}, {' with compression '.join(map(str, form))}: newer than this seqprep reads "
+            f"(version {VERSION}, {' and '.join(SUFFIXES)}, compression {', '.join(COMPRESSIONS)}); update seqprep"
+        )
+
+
+def _parse(content: Mapping[str, Any], sequences: int, shards: list[dict[str, Any]]) -> Index:
+    return Index(
+        format=content["format"],
+        fingerprint=content["fingerprint"],
+        configuration=content["configuration"],
+        source=content["source"],
+        keys=parse_keys(content["keys"]),
+        sequences=sequences,
+        shards=tuple(ShardRecord(**shard) for shard in shards),
+        compression=content.get("compression", "none"),
+        codec=content.get("codec", ""),
+        report=content.get("report", {}),
+    )

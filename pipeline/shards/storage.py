@@ -1,4 +1,8 @@
-"""The one layer through which shards, sidecars and indexes are written, so that tests can make it fail."""
+"""The one layer through which shards, sidecars and indexes are written.
+
+Whatever changes a file or folder goes through `Storage`, and there through few system calls, so that tests can make
+each of them fail, or forget what was not synced. docs/format.md says what is safe when.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +15,49 @@ from typing import Any
 
 from seqprep.errors import OutputError
 
+_MOST_BUFFERS = 512
+"""Buffers of one system call; Linux takes 1024."""
+
 
 class Storage:
     """Writes local files. A file is written under its name with `.partial`, and gets its name when it is safe on disk."""
 
+    system: Any = os
+    """The system calls."""
+
     def make_folder(self, path: Path) -> None:
-        """Makes a folder and those above it; it may exist.
+        """Makes a folder and those above it, each safe on disk; it may exist.
 
         Raises:
             OutputError: it can't be made.
         """
+        if path.is_dir():
+            return
+        if path != path.parent:
+            self.make_folder(path.parent)
         with _told(path):
-            path.mkdir(parents=True, exist_ok=True)
+            try:
+                self.system.mkdir(path)
+            except FileExistsError:
+                if not path.is_dir():  # it is no folder of another run that was quicker
+                    raise
+                return
+        self.sync_folder(path.parent)
 
-    def open(self, path: Path, create: bool = True) -> int:
+    def open(self, path: Path, create: bool = True, empty: bool = True) -> int:
         """Opens a file for writing; gives its descriptor.
 
         Args:
             path: the file.
-            create: make it, or empty it if it exists; else it has to exist and is kept.
+            create: make it if it doesn't exist; else it has to exist and is kept.
+            empty: of a file to be created: empty it if it exists.
 
         Raises:
             OutputError: it can't be opened.
         """
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if create else 0)
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0) | (os.O_TRUNC if create and empty else 0)
         with _told(path):
-            return os.open(path, flags, 0o666)
+            return int(self.system.open(path, flags, 0o666))
 
     def write(self, descriptor: int, buffers: Sequence[Any], offset: int, path: Path) -> int:
         """Writes buffers one behind the other from a byte offset on; gives the bytes written.
@@ -44,26 +65,46 @@ class Storage:
         Raises:
             OutputError: not all of it could be written; names the path.
         """
-        views = [memoryview(buffer).cast("B") for buffer in buffers]
-        total = sum(len(view) for view in views)
+        views = [view for view in (memoryview(buffer).cast("B") for buffer in buffers) if len(view)]
+        position = offset
         with _told(path):
-            done = os.pwritev(descriptor, views, offset) if total else 0
-            while done < total:  # a short write: what is left, piece by piece
-                rest = memoryview(b"".join(views))[done:]
-                done += os.pwrite(descriptor, rest, offset + done)
-        return total
+            while views:
+                done = self.system.pwritev(descriptor, views[:_MOST_BUFFERS], position)
+                if done == 0:
+                    raise OSError(errno.EIO, "the disk takes no more bytes")
+                position += done
+                views = _behind(views, done)
+        return position - offset
 
-    def commit(self, descriptor: int, partial: Path, path: Path) -> None:
-        """Makes a file's content safe on disk, closes it, gives it its name, and makes the name safe.
+    def truncate(self, descriptor: int, size: int, path: Path) -> None:
+        """Gives a file a size; what is new reads as zeros.
 
         Raises:
             OutputError: the disk refuses.
         """
+        with _told(path):
+            self.system.ftruncate(descriptor, size)
+
+    def commit(self, descriptor: int, partial: Path, path: Path) -> None:
+        """Makes a file's content safe on disk, gives it its name, makes the name safe, and closes the file.
+
+        Raises:
+            OutputError: the disk refuses; the descriptor is still open then.
+        """
         with _told(partial):
-            os.fsync(descriptor)
-            os.close(descriptor)
-            partial.rename(path)
+            self.system.fsync(descriptor)
+            self.system.rename(partial, path)
         self.sync_folder(path.parent)
+        _quietly(lambda: self.system.close(descriptor))  # after fsync, nothing that counts can go wrong
+
+    def link(self, existing: Path, path: Path) -> None:
+        """Gives a file one more name, which must be free.
+
+        Raises:
+            OutputError: it can't have one, as on another file system.
+        """
+        with _told(path):
+            self.system.link(existing, path)
 
     def sync_folder(self, path: Path) -> None:
         """Makes the names in a folder safe on disk.
@@ -72,14 +113,19 @@ class Storage:
             OutputError: the disk refuses.
         """
         with _told(path):
-            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            folder = self.system.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(folder)
+                self.system.fsync(folder)
             finally:
-                os.close(folder)
+                _quietly(lambda: self.system.close(folder))
 
-    def write_file(self, path: Path, data: bytes) -> None:
+    def write_file(self, path: Path, data: bytes, sync: bool = True) -> None:
         """Writes a small file, all or nothing.
+
+        Args:
+            path: the file.
+            data: its content.
+            sync: make it safe on disk; else that comes with `sync_all`.
 
         Raises:
             OutputError: it can't be written.
@@ -88,14 +134,23 @@ class Storage:
         descriptor = self.open(partial)
         try:
             self.write(descriptor, [data], 0, partial)
-            self.commit(descriptor, partial, path)
+            if sync:
+                self.commit(descriptor, partial, path)
+            else:
+                with _told(partial):
+                    self.system.rename(partial, path)
+                _quietly(lambda: self.system.close(descriptor))
         except BaseException:
             self.discard(descriptor, partial)
             raise
 
+    def sync_all(self) -> None:
+        """Makes everything written so far safe on disk, whoever wrote it."""
+        self.system.sync()
+
     def discard(self, descriptor: int, partial: Path) -> None:
-        """Closes and removes a file that was not committed, as far as that is still possible."""
-        for undo in (lambda: os.close(descriptor), partial.unlink):
+        """Removes and closes a file that was not committed, as far as that is still possible."""
+        for undo in (lambda: self.system.unlink(partial), lambda: self.system.close(descriptor)):
             _quietly(undo)
 
     def remove(self, path: Path) -> None:
@@ -104,13 +159,25 @@ class Storage:
         Raises:
             OutputError: it can't be removed.
         """
-        with _told(path):
-            path.unlink(missing_ok=True)
+        with _told(path, "removed"):
+            try:
+                self.system.unlink(path)
+            except FileNotFoundError:
+                return
 
 
 def partial_path(path: Path) -> Path:
     """The name under which a file is written until it is whole."""
     return path.with_name(path.name + ".partial")
+
+
+def _behind(views: list[memoryview], done: int) -> list[memoryview]:
+    """What is left of buffers of which the first `done` bytes are written."""
+    for place, view in enumerate(views):
+        if done < len(view):
+            return [view[done:], *views[place + 1 :]]
+        done -= len(view)
+    return []
 
 
 def _quietly(undo: Callable[[], None]) -> None:
@@ -120,18 +187,23 @@ def _quietly(undo: Callable[[], None]) -> None:
         return  # the error that led here is the one to report
 
 
+_REMEDIES = {
+    errno.ENOSPC: "free some space or choose another output; what is finished is kept",
+    errno.EDQUOT: "your quota is used up; free some space or choose another output; what is finished is kept",
+    errno.EACCES: "give yourself the right to write there, or choose another output",
+    errno.EPERM: "give yourself the right to write there, or choose another output",
+    errno.EROFS: "the file system is read-only; choose another output",
+    errno.ENOTDIR: "a part of the path is a file; choose another output",
+    errno.EEXIST: "a file of that name stands in the way; choose another output",
+    errno.EXDEV: "it lies on another file system; choose an output on the same one",
+}
+
+
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _told(path: Path, done: str = "written") -> Iterator[None]:
     """Turns the operating system's errors into ours."""
     try:
         yield
     except OSError as error:
-        remedy = {
-            errno.ENOSPC: "free some space or choose another output; what is finished is kept",
-            errno.EDQUOT: "your quota is used up; free some space or choose another output; what is finished is kept",
-            errno.EACCES: "give yourself the right to write there, or choose another output",
-            errno.EROFS: "the file system is read-only; choose another output",
-            errno.ENOTDIR: "a part of the path is a file; choose another output",
-            errno.EEXIST: "a file of that name stands in the way; choose another output",
-        }.get(error.errno or 0, "check the disk, or choose another output")
-        raise OutputError(f"{path}: can't be written: {error.strerror or error}; {remedy}") from error
+        remedy = _REMEDIES.get(error.errno or 0, "check the disk, or choose another output")
+        raise OutputError(f"{path}: can't be {done}: {error.strerror or error}; {remedy}") from error

@@ -7,7 +7,9 @@ record format is that of tensorflow/core/lib/io/record_writer.h.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +17,22 @@ import numpy as np
 
 from seqprep.errors import OutputError
 from seqprep.shards.checksum import checksum, masked
+from seqprep.shards.codecs import codec_for
+from seqprep.shards.pieces import PieceList
+from seqprep.shards.sidecar import Pieces
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
-from seqprep.types import Array, Int64, UInt32
+from seqprep.types import TENSOR_DTYPES, Array, Int64, UInt32
 
 SUFFIX = ".tfrecord"
 MAX_RECORD_BYTES = (1 << 31) - 1
 """Protobuf's bound on one message."""
 
-# Numbers of tensorflow/core/framework/types.proto.
-TENSOR_DTYPES = {
-    "float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "int64": 9, "bool": 10,
-    "uint16": 17, "float16": 19, "uint32": 22, "uint64": 23,
-}  # fmt: skip
+TAGS, DESCRIPTION = "seq_tag", "seqprep"
+"""Features that are lists of byte strings: each row's tag, and in the first record what the dataset is."""
 
 
+@lru_cache(1 << 12)
 def _varint(value: int) -> bytes:
     encoded = bytearray()
     while value > 0x7F:
@@ -44,6 +47,7 @@ def _delimited(field: int, size: int) -> bytes:
     return _varint(field << 3 | 2) + _varint(size)
 
 
+@lru_cache(1 << 12)  # most batches of a dataset have one shape
 def tensor_head(name: str, dtype: str, shape: tuple[int, ...], size: int) -> bytes:
     """Everything of a feature that stands in front of its array's bytes.
 
@@ -58,9 +62,9 @@ def tensor_head(name: str, dtype: str, shape: tuple[int, ...], size: int) -> byt
     return _feature_head(name, _delimited(1, len(tensor) + size) + tensor, size)
 
 
-def bytes_feature(name: str, values: list[bytes]) -> bytes:
+def bytes_feature(name: str, values: Iterable[bytes]) -> bytes:
     """A whole feature that is a list of byte strings."""
-    return _feature_head(name, b"".join(_delimited(1, len(value)) + value for value in values), 0)
+    return _feature_head(name, b"".join([b"\x0a" + _varint(len(value)) + value for value in values]), 0)
 
 
 def _feature_head(name: str, head: bytes, size: int) -> bytes:
@@ -78,15 +82,20 @@ class TfRecordWriter:
         path: the shard's final path.
         table: what it will hold.
         storage: the file layer.
+        description: of the dataset, JSON; the first record holds it.
+        compression: none, or gzip: each record becomes a gzip member, and the file one gzip file.
 
     Raises:
         OutputError: the file can't be written.
     """
 
-    def __init__(self, path: Path, table: ShardTable, storage: Storage) -> None:
+    def __init__(
+        self, path: Path, table: ShardTable, storage: Storage, description: bytes, compression: str = "none"
+    ) -> None:
         self.partial = partial_path(path)
-        self._table, self._storage = table, storage
-        self._position = 0
+        self._table, self._storage, self._description = table, storage, description
+        self._position = 0  # in the stream of records, which is the file unless it is compressed
+        self._members = PieceList(codec_for(compression, "tfrecord"), compression) if compression != "none" else None
         batches = len(table.batch_rows)
         self.offsets: dict[str, Int64] = {key: np.zeros(batches, np.int64) for key in table.keys}
         self.crcs: dict[str, UInt32] = {key: np.zeros(batches, np.uint32) for key in table.keys}
@@ -126,7 +135,24 @@ class TfRecordWriter:
         parts.append(masked(crc).to_bytes(4, "little"))
         for key, place in placed.items():
             self.offsets[key][batch] = self._position + 12 + len(features) + place
-        self._position += self._storage.write(self.descriptor, parts, self._position, self.partial)
+        if self._members is None:
+            self._position += self._storage.write(self.descriptor, parts, self._position, self.partial)
+        else:
+            member, offset = self._members.encode(parts), self._members.end
+            self._storage.write(self.descriptor, [member], offset, self.partial)
+            self._members.note(member, offset, sum(len(part) for part in parts))
+            self._position = self._members.decoded_bytes
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """The gzip members."""
+        return self._members.pieces if self._members else None
+
+    def finish(self) -> None:
+        """Everything is written."""
+
+    def abandon(self) -> None:
+        """Nothing is open but the descriptor."""
 
     def _fields(self, batch: int) -> bytes:
         """The features that are small: fields of the rows, and tags."""
@@ -136,7 +162,8 @@ class TfRecordWriter:
         for name, values in table.fields.items():
             data = np.ascontiguousarray(values[rows], values.dtype.newbyteorder("<")).tobytes()
             parts += [tensor_head(name, values.dtype.name, values[rows].shape, len(data)), data]
-        tags = table.tags.take(np.arange(rows.start, rows.stop))
-        raw = tags.data.tobytes()
-        values_of = [raw[start:end] for start, end in zip(tags.starts.tolist(), tags.ends.tolist(), strict=True)]
-        return b"".join([*parts, bytes_feature("seq_tag", values_of)])
+        tags = table.tags.stretch(rows.start, rows.stop)
+        raw, ends = tags.data.tobytes(), tags.ends.tolist()
+        if batch == 0 and self._description:
+            parts.append(bytes_feature(DESCRIPTION, [self._description]))
+        return b"".join([*parts, bytes_feature(TAGS, [raw[start:end] for start, end in pairwise([0, *ends])])])

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
+from seqprep.errors import OutputError
 from seqprep.files import read_exactly
 from seqprep.shards.checksum import checksum
 from seqprep.shards.hdf5 import SUFFIX as HDF5_SUFFIX
 from seqprep.shards.hdf5 import Hdf5Writer
-from seqprep.shards.sidecar import Regions, Sidecar, gaps, sidecar_path
+from seqprep.shards.hdf5_chunks import ChunkedHdf5Writer
+from seqprep.shards.sidecar import NONE, Pieces, Regions, Sidecar, gaps, sidecar_path
 from seqprep.shards.storage import Storage
-from seqprep.shards.table import ShardTable
+from seqprep.shards.table import ShardTable, describe_shard_of
 from seqprep.shards.tfrecord import SUFFIX as TFRECORD_SUFFIX
 from seqprep.shards.tfrecord import TfRecordWriter
 from seqprep.types import Array, Int64, UInt32
@@ -30,13 +33,30 @@ class ShardWriter(Protocol):
     offsets: dict[str, Int64]
     crcs: dict[str, UInt32]
 
-    def __init__(self, path: Path, table: ShardTable, storage: Storage) -> None: ...
-
     def write(self, batch: int, arrays: Mapping[str, Array]) -> None:
         """Writes one batch."""
 
+    @property
+    def pieces(self) -> Pieces | None:
+        """Where the compressed stretches are."""
 
-WRITERS: Mapping[str, type[ShardWriter]] = {"hdf5": Hdf5Writer, "tfrecord": TfRecordWriter}
+    def finish(self) -> None:
+        """Writes what is only known at the end; the descriptor stays open."""
+
+    def abandon(self) -> None:
+        """Lets go of everything but the descriptor, without writing; never raises."""
+
+
+def _writer(
+    path: Path, format: str, compression: str, table: ShardTable, storage: Storage, description: bytes
+) -> ShardWriter:
+    if format == "tfrecord":
+        return TfRecordWriter(path, table, storage, description, compression)
+    if compression == "none":
+        return Hdf5Writer(path, table, storage, description)
+    return ChunkedHdf5Writer(path, table, storage, description, compression)
+
+
 SUFFIXES = {"hdf5": HDF5_SUFFIX, "tfrecord": TFRECORD_SUFFIX}
 
 
@@ -51,6 +71,16 @@ class ShardRecord:
     frames: int
     """Valid frames of the input key, context included."""
     sidecar_crc32c: int
+    segments: int | None = None
+    """Segments of its rows, where these are packed."""
+    padding: Mapping[str, int] = field(default_factory=dict)
+    """For each key with time, the sum of padded length − length over all rows."""
+    epoch: int = 0
+    """The pass over the input to which it belongs."""
+    dropped_rows: int = 0
+    """What `batch.drop_last` left out …"""
+    dropped_frames: int = 0
+    """… and the frames in it, as in `ShardTable`."""
 
 
 def shard_name(number: int, count: int, format: str) -> str:
@@ -65,6 +95,9 @@ def write_shard(
     batches: Iterable[Mapping[str, Array]],
     fingerprint: str,
     storage: Storage,
+    *,
+    compression: str = "none",
+    description: bytes = b"",
 ) -> ShardRecord:
     """Writes one shard and its sidecar; each appears under its name only when it is whole and safe on disk.
 
@@ -75,17 +108,21 @@ def write_shard(
         batches: for each batch of the table in order, its arrays; one may be reused for the next.
         fingerprint: of the run.
         storage: the file layer.
+        compression: none, gzip or zstd.
+        description: of the dataset, from `Index.describe`, so that the index can be made again from the shards.
 
     Raises:
         OutputError: it can't be written; nothing but finished files is left.
     """
-    writer = WRITERS[format](path, table, storage)
+    writer = _writer(path, format, compression, table, storage, describe_shard_of(description, table))
     try:
         for number, arrays in enumerate(batches):
             writer.write(number, arrays)
+        writer.finish()
         sidecar = _sidecar_of(writer, format, table, fingerprint)
         storage.commit(writer.descriptor, writer.partial, path)
     except BaseException:
+        writer.abandon()
         storage.discard(writer.descriptor, writer.partial)
         raise
     encoded = sidecar.encode()
@@ -101,20 +138,45 @@ def record_of(name: str, sidecar: Sidecar, sidecar_crc32c: int) -> ShardRecord:
         name=name,
         bytes=sidecar.file_bytes,
         batches=len(table.batch_rows),
-        rows=int(table.batch_rows.sum()),
+        rows=table.rows,
         frames=int(table.fields[f"{first}/size0"].sum()),
         sidecar_crc32c=sidecar_crc32c,
+        segments=None if table.batch_segments is None else len(table.tags),
+        padding={key: table.padding(key) for key, spec in table.keys.items() if spec.has_time},
+        epoch=table.epoch,
+        dropped_rows=table.dropped_rows,
+        dropped_frames=table.dropped_frames,
     )
 
 
 def _sidecar_of(writer: ShardWriter, format: str, table: ShardTable, fingerprint: str) -> Sidecar:
-    """Describes a written file; what lies between the arrays is read back for its checksums."""
-    file_bytes = os.fstat(writer.descriptor).st_size
-    offset, size = gaps(writer.offsets, {key: table.array_bytes(key) for key in table.keys}, file_bytes)
+    sidecar = Sidecar(format, 0, fingerprint, table, writer.offsets, writer.crcs, NONE, writer.pieces)
+    try:
+        return describe_shard(writer.descriptor, sidecar)
+    except OSError as error:
+        raise OutputError(f"{writer.partial}: can't be read again: {error.strerror}; check the disk") from error
+
+
+def describe_shard(descriptor: int, sidecar: Sidecar) -> Sidecar:
+    """Completes a sidecar: the file's size, and what lies between the arrays (or pieces), read for its checksums.
+
+    Args:
+        descriptor: of the shard.
+        sidecar: all but that.
+
+    Raises:
+        OSError: the shard can't be read.
+    """
+    file_bytes = os.fstat(descriptor).st_size
+    pieces, table = sidecar.pieces, sidecar.table
+    if pieces is not None:
+        offset, size = gaps({"": pieces.offset}, {"": pieces.size}, file_bytes)
+    else:
+        offset, size = gaps(sidecar.offsets, {key: table.array_bytes(key) for key in table.keys}, file_bytes)
     crcs = []
     for start, length in zip(offset.tolist(), size.tolist(), strict=True):
         buffer = bytearray(length)
-        read_exactly(writer.descriptor, buffer, start)
+        if read_exactly(descriptor, buffer, start) < length:
+            raise OSError(errno.EIO, "it has become shorter")
         crcs.append(checksum(buffer))
-    regions = Regions(offset, size, np.array(crcs, np.uint32))
-    return Sidecar(format, file_bytes, fingerprint, table, writer.offsets, writer.crcs, regions)
+    return replace(sidecar, file_bytes=file_bytes, regions=Regions(offset, size, np.array(crcs, np.uint32)))

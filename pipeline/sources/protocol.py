@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
+from seqprep.errors import SourceError
 from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags
 
 
@@ -25,6 +29,10 @@ class Source(Protocol):
     * **Bounded**: the number of open files doesn't grow with the number of reads or files.
     * **Own errors**: everything that can go wrong with the input is raised as SourceError naming file, sequence and
       remedy; a wrong option as ConfigError.
+
+    Two more methods are needed only where they mean something, and asked for by `axis_sizes` and `frame_rates`:
+    `axis_sizes(key)` of a source with ragged axes (None in a key's shape) gives their sizes, int64 [sequences, axes];
+    `frame_rate(key)` gives a key's frames per second as an int or Fraction, or None, so that settings may be in seconds.
     """
 
     @property
@@ -48,7 +56,8 @@ class Source(Protocol):
             out: an array of the result's shape and the key's dtype, C-contiguous, to read into.
 
         Returns:
-            [frames, *shape] of the key's dtype; [*shape] for a key without time. `out` if it was given.
+            [frames, *shape] of the key's dtype, ragged axes in the sequence's own size; [*shape] for a key without time.
+            `out` if it was given.
 
         Raises:
             SourceError: the data can't be read; names file, sequence and remedy.
@@ -60,3 +69,31 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Gives back open files; the source may be used again and reopens them."""
+
+
+def axis_sizes(source: Source, key: str) -> Int64:
+    """Sizes of a key's ragged axes; int64 [sequences, axes].
+
+    Raises:
+        SourceError: the source doesn't give them, or not as such an array.
+    """
+    give = getattr(source, "axis_sizes", None)
+    if give is None:
+        raise SourceError(
+            f"key {key!r} has an axis of varying size, but its source lacks axis_sizes(); add it to the source"
+        )
+    sizes = np.asarray(give(key), np.int64)
+    shape = (len(source.tags), len(source.keys[key].ragged))
+    if sizes.shape != shape or (sizes < 0).any():
+        raise SourceError(
+            f"key {key!r}: axis_sizes() of its source gave {list(sizes.shape)} values, some perhaps negative, in place of "
+            f"{list(shape)} sizes; correct the source"
+        )
+    return sizes
+
+
+def frame_rates(source: Source) -> dict[str, Fraction]:
+    """Frames per second of those keys whose source knows them."""
+    ask = getattr(source, "frame_rate", None)
+    told = {name: ask(name) for name, spec in source.keys.items() if spec.has_time} if ask is not None else {}
+    return {name: Fraction(rate) for name, rate in told.items() if rate is not None}

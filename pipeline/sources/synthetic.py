@@ -48,16 +48,16 @@ class SyntheticSource:
     class Options(config.Options):
         """The section `source` with `type: synthetic`."""
 
-        sequences: int = Field(default=1000, ge=1)
+        sequences: int = Field(default=1000, ge=1, le=10**9)
         seed: int = 0
-        features: int = Field(default=40, ge=1)
+        features: int = Field(default=40, ge=1, le=1 << 20)
         """Values per frame of `data`."""
-        min_frames: int = Field(default=20, ge=0)
+        min_frames: int = Field(default=20, ge=0, le=1 << 53)
         mean_frames: float = Field(default=400, gt=0, allow_inf_nan=False)
         """About the mean of all lengths; most are shorter, a few much longer."""
-        max_frames: int = Field(default=2000, ge=1)
+        max_frames: int = Field(default=2000, ge=1, le=1 << 53)
         classes: int = Field(default=20, ge=3, le=1 << 16)
-        label_rate: int = Field(default=1, ge=1)
+        label_rate: int = Field(default=1, ge=1, le=(1 << 31) - 1)
         """Frames for which one entry of `classes` stands: the first of them has that class."""
 
         @model_validator(mode="after")
@@ -109,7 +109,7 @@ class SyntheticSource:
         spec = self._keys[key]
         first, stop = frames or FrameRange(0, int(self.lengths(key)[sequence]))
         if out is None:
-            out = np.empty((stop - first, *spec.shape), spec.dtype)
+            out = np.empty((stop - first, *spec.unit_shape), spec.dtype)
         for start in range(first, stop, _BLOCK):
             places = np.arange(start, min(start + _BLOCK, stop))
             part = out[start - first : start - first + len(places)]

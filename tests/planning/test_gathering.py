@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
+from seqprep.errors import ConfigError
 from seqprep.execution.gather import ShardGatherer
-from seqprep.planning import ChunkRule, KeyRule, Plan, Rules, make_plan, needed_frames
+from seqprep.planning import ChunkRule, KeyRule, Plan, Rules, align_lengths, make_plan, needed_frames
 from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags
 from tests.planning import reference
 from tests.planning.reference import Case, Core, cases, has_rows
@@ -55,6 +60,11 @@ class ArraySource:
         pass
 
 
+def rows_by_place(case: Case) -> dict[tuple[int, int], reference.Row]:
+    rows = reference.all_rows(case.lengths, case.rules, case.epoch)
+    return {(row.sequence, row.number): row for some in rows for row in some}
+
+
 def source_of(case: Case, *, vectors: bool = False) -> ArraySource:
     """Whole numbers below 2^20, so that sums of products are exact whatever their order."""
     random = np.random.default_rng(5)
@@ -86,10 +96,94 @@ def gathered(plan: Plan, source: ArraySource) -> list[tuple[int, int, dict[str, 
 def one_key(length: int, size: int | None, left: int, right: int, pad: str) -> list[list[int]]:
     """The valid frames of each row of a sequence 1, 2, 3, …."""
     chunk = None if size is None else ChunkRule(size_frames=size, step_frames=size)
-    rule = KeyRule(name="data", chunk=chunk, left_frames=left, right_frames=right, pad=pad)
+    constant = 9.0 if pad == "constant" else 0.0
+    rule = KeyRule(name="data", chunk=chunk, left_frames=left, right_frames=right, pad=pad, pad_constant=constant)
     plan = make_plan({"data": np.array([length])}, Rules(keys=(rule,), max_sequences=1))
     values = np.repeat(np.arange(1.0, length + 1)[:, None], 2, axis=1)
     return [row["data"][:, 0].astype(int).tolist() for _, _, row, _ in gathered(plan, ArraySource({"data": [values]}))]
+
+
+def test_the_documented_table_of_context() -> None:
+    """Frames of docs/planning.md are numbered from 0; z is a zero, x a constant; what is bold is the chunk."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| (?:`(zero|edge|reflect|clip)`|a (number) x.*?) \|.*?\| ([^|]*) \| ([^|]*) \|$", text, re.M)
+    assert len(found) == 5
+    for mode, number, *cells in found:
+        pad = mode or number.replace("number", "constant")
+        for cell, length in zip(cells, (6, 1), strict=True):
+            shown = cell.replace("**", "").split()
+            outside = {"z": 0, "x": 9}
+            expected = [outside[frame] if frame in outside else int(frame) + 1 for frame in shown]
+            assert one_key(length, 2, 3, 1, pad)[0] == expected, pad
+
+
+@pytest.mark.parametrize("pad", ["zero", "edge", "reflect", "constant", "clip", "drop"])
+@given(st.integers(1, 12), st.integers(0, 40), st.integers(0, 40), st.integers(1, 5))
+@thorough
+def test_every_way_to_pad_against_numpy(pad: str, length: int, left: int, right: int, size: int) -> None:
+    """Also where one frame is all there is, and where the context is longer than the sequence."""
+    values = np.arange(1.0, length + 1)
+    rule = KeyRule(name="data", left_frames=left, right_frames=right, pad=pad, pad_constant=9.0 * (pad == "constant"))
+    padded = reference.padded(values, rule, left, right) if pad not in ("clip", "drop") else values
+    if pad == "reflect":
+        assert padded.tolist() == np.pad(values, (left, right), mode="reflect").tolist()
+    expected = []
+    for start in range(0, length, size):
+        stop = min(start + size, length)
+        if pad == "clip":
+            expected.append(values[max(start - left, 0) : stop + right])
+        elif pad != "drop" or (start >= left and stop + right <= length):
+            begin = start - left if pad == "drop" else start
+            expected.append(padded[begin : begin + stop - start + left + right])
+    if expected:
+        assert one_key(length, size, left, right, pad) == [row.tolist() for row in expected]
+    else:
+        with pytest.raises(ConfigError, match="none of the 1 sequences gives a row: 1 without a chunk whose context"):
+            one_key(length, size, left, right, pad)
+
+
+@pytest.mark.parametrize(
+    ("length", "size", "pad", "expected"),
+    [
+        (5, 2, "zero", [[0, 0, 0, 1, 2, 3], [2, 3, 4, 5], [4, 5]]),
+        (5, 2, "reflect", [[4, 3, 2, 1, 2, 3], [2, 3, 4, 5], [4, 5]]),
+        (6, 3, "edge", [[1, 1, 1, 1, 2, 3, 4], [3, 4, 5, 6]]),
+        (2, 4, "zero", [[0, 0, 0, 1, 2]]),
+    ],
+)
+def test_other_context_at_a_sequences_ends(length: int, size: int, pad: str, expected: list[list[int]]) -> None:
+    rule = KeyRule(
+        name="data",
+        chunk=ChunkRule(size_frames=size, step_frames=size),
+        left_frames=1,
+        right_frames=1,
+        left_initial_frames=3,
+        right_final_frames=0,
+        pad=pad,
+    )
+    plan = make_plan({"data": np.array([length])}, Rules(keys=(rule,), max_sequences=1))
+    values = np.repeat(np.arange(1.0, length + 1)[:, None], 2, axis=1)
+    rows = [row["data"][:, 0].astype(int).tolist() for _, _, row, _ in gathered(plan, ArraySource({"data": [values]}))]
+    assert rows == expected
+
+
+def test_frames_that_alignment_added_hold_the_pad_value_and_context_lies_outside_of_them() -> None:
+    keys = (
+        KeyRule(name="data", left_frames=1, right_frames=2),
+        KeyRule(name="classes", tolerance_frames=2, on_mismatch="pad", right_frames=3, pad="edge"),
+    )
+    rules = Rules(keys=keys, max_sequences=9)
+    values = {"data": [np.full((3, 2), 5.0)] * 2, "classes": [np.full((n, 2), 6.0) for n in (2, 5)]}
+    source = ArraySource(values)
+    aligned = align_lengths({name: source.lengths(name) for name in values}, rules, source.tags)
+    rows = [
+        {name: array[:, 0].tolist() for name, array in row.items()}
+        for _, _, row, _ in gathered(make_plan(aligned.lengths, rules), source)
+    ]
+    assert rows == [
+        {"data": [0, 5, 5, 5, 0, 0, PAD_VALUE, PAD_VALUE], "classes": [6, 6, PAD_VALUE, PAD_VALUE, PAD_VALUE, PAD_VALUE, PAD_VALUE, PAD_VALUE]},
+        {"data": [0, 5, 5, 5, PAD_VALUE, PAD_VALUE, 0, 0], "classes": [6, 6, 6, 6, 6, 6, 6, 6]},
+    ]  # fmt: skip
 
 
 @given(cases())
@@ -97,8 +191,8 @@ def one_key(length: int, size: int | None, left: int, right: int, pad: str) -> l
 def test_rows_hold_what_the_rules_say(case: Case) -> None:
     assume(has_rows(case))
     source = source_of(case, vectors=True)
-    rows = {(row.sequence, row.number): row for some in reference.all_rows(case.lengths, case.rules) for row in some}
-    found = gathered(make_plan(case.lengths, case.rules), source)
+    rows = rows_by_place(case)
+    found = gathered(make_plan(case.lengths, case.rules, case.epoch), source)
     assert sorted((sequence, number) for sequence, number, _, _ in found) == sorted(rows)
     for sequence, number, values, _ in found:
         assert values["speaker"].tolist() == source.vectors[sequence].tolist()
@@ -115,7 +209,7 @@ def test_cores_join_to_the_input_bit_for_bit(case: Case) -> None:
     assume(has_rows(case))
     assume(all(key.align != "floor" for key in case.rules.keys))
     source = source_of(case)
-    found = gathered(make_plan(case.lengths, case.rules), source)
+    found = gathered(make_plan(case.lengths, case.rules, case.epoch), source)
     for name, sequences in source.values.items():
         joined = [row[name][slice(*cores[name])] for _, _, row, cores in found]
         assert np.concatenate(joined).tobytes() == np.concatenate(sequences).tobytes()
@@ -126,20 +220,28 @@ def test_cores_join_to_the_input_bit_for_bit(case: Case) -> None:
 def test_a_convolution_over_rows_stitched_is_that_over_the_padded_sequence(case: Case) -> None:
     assume(has_rows(case))
     assume(all(key.align != "floor" for key in case.rules.keys))
+    even = [replace(key, left_initial_frames=None, right_final_frames=None) for key in case.rules.keys]
+    case = replace(case, rules=replace(case.rules, keys=tuple(even)))
     source = source_of(case)
-    found = gathered(make_plan(case.lengths, case.rules), source)
+    found = gathered(make_plan(case.lengths, case.rules, case.epoch), source)
     for key in case.rules.keys:
         kernel = np.arange(1.0, key.left_frames + key.right_frames + 2)
         for sequence, values in enumerate(source.values[key.name]):
             if not len(values):
                 continue
-            whole = np.convolve(reference.padded(values, key)[:, 0], kernel, mode="valid")
+            left, right = key.left_frames, key.right_frames
+            whole = np.convolve(reference.padded(values, key, left, right)[:, 0], kernel, mode="valid")
             parts = []
             for owner, _, row, cores in found:
                 if owner == sequence:
-                    valid = row[key.name][: cores[key.name].stop + key.right_frames, 0]
+                    valid = row[key.name][: cores[key.name].stop + right, 0]
                     parts.append(np.convolve(valid, kernel, mode="valid"))
             assert np.concatenate(parts).tobytes() == whole.tobytes()
+
+
+def numbered(key: KeyRule) -> str:
+    """How to pad frame numbers so that none stands for what is outside: −1 does."""
+    return "constant" if key.pad in ("zero", "constant", "clip", "drop") else key.pad
 
 
 @given(cases())
@@ -147,8 +249,8 @@ def test_a_convolution_over_rows_stitched_is_that_over_the_padded_sequence(case:
 def test_each_sequence_is_read_once_per_shard_and_no_more_of_it_than_needed(case: Case) -> None:
     assume(has_rows(case))
     source = source_of(case)
-    plan = make_plan(case.lengths, case.rules)
-    rows = {(row.sequence, row.number): row for some in reference.all_rows(case.lengths, case.rules) for row in some}
+    plan = make_plan(case.lengths, case.rules, case.epoch)
+    rows = rows_by_place(case)
     for i in range(len(plan)):
         task, shard = plan.task(i), plan.shard(i)
         source.read_ranges.clear()
@@ -157,10 +259,11 @@ def test_each_sequence_is_read_once_per_shard_and_no_more_of_it_than_needed(case
         for key in case.rules.keys:
             for place in zip(shard.sequence.tolist(), shard.number.tolist(), strict=True):
                 core, length = rows[place].cores[key.name], int(case.lengths[key.name][place[0]])
-                if core.stop > core.start:
-                    touched = max(core.start - key.left_frames, 0), min(core.stop + key.right_frames, length)
-                    first, last = expected.get((key.name, place[0]), touched)
-                    expected[key.name, place[0]] = min(first, touched[0]), max(last, touched[1])
+                touched = reference.content(np.arange(length), core, replace(key, pad_constant=-1.0, pad=numbered(key)))
+                touched = touched[touched >= 0]
+                if len(touched):
+                    first, last = expected.get((key.name, place[0]), (length, 0))
+                    expected[key.name, place[0]] = min(first, *touched), max(last, *(touched + 1))
         assert len(source.read_ranges) == len(expected)
         assert {(name, sequence): tuple(frames) for name, sequence, frames in source.read_ranges} == expected
 
@@ -178,7 +281,20 @@ def test_each_sequence_is_read_once_per_shard_and_no_more_of_it_than_needed(case
         (2, 1, 4, 4, "edge", [[1, 1, 1, 1, 1, 2, 2, 2, 2], [1, 1, 1, 1, 2, 2, 2, 2, 2]]),
         (3, None, 1, 2, "zero", [[0, 1, 2, 3, 0, 0]]),
         (3, None, 0, 0, "zero", [[1, 2, 3]]),
+        (3, None, 2, 5, "reflect", [[3, 2, 1, 2, 3, 2, 1, 2, 3, 2]]),
+        (5, 2, 1, 1, "reflect", [[2, 1, 2, 3], [2, 3, 4, 5], [4, 5, 4]]),
+        (5, 2, 3, 0, "reflect", [[4, 3, 2, 1, 2], [2, 1, 2, 3, 4], [2, 3, 4, 5]]),
+        (1, 4, 2, 3, "reflect", [[1, 1, 1, 1, 1, 1]]),
+        (2, 1, 4, 4, "reflect", [[1, 2, 1, 2, 1, 2, 1, 2, 1], [2, 1, 2, 1, 2, 1, 2, 1, 2]]),
+        (2, 1, 2, 1, "constant", [[9, 9, 1, 2], [9, 1, 2, 9]]),
+        (1, 4, 2, 3, "constant", [[9, 9, 1, 9, 9, 9]]),
+        (5, 2, 1, 1, "clip", [[1, 2, 3], [2, 3, 4, 5], [4, 5]]),
+        (1, 4, 2, 3, "clip", [[1]]),
+        (2, 1, 4, 4, "clip", [[1, 2], [1, 2]]),
+        (5, 2, 1, 1, "drop", [[2, 3, 4, 5]]),
+        (5, 1, 2, 1, "drop", [[1, 2, 3, 4], [2, 3, 4, 5]]),
         (0, None, 2, 2, "edge", [[]]),
+        (0, None, 2, 2, "reflect", [[]]),
         (0, None, 0, 0, "zero", [[]]),
     ],
 )
@@ -193,6 +309,7 @@ def test_what_a_shard_reads_of_a_split_sequence() -> None:
         name="data", chunk=ChunkRule(size_frames=4, step_frames=4), left_frames=2, right_frames=1, frame_bytes=1
     )
     plan = make_plan({"data": np.array([18])}, Rules(keys=(rule,), shard_bytes=14))
-    needed = [needed_frames(plan.task(i), rule) for i in range(len(plan))]
+    shards = [plan.shard(i) for i in range(len(plan))]
+    needed = [needed_frames(shard.keys["data"], shard.owner, np.ones(1, np.int64), rule) for shard in shards]
     assert [(some.start.tolist(), some.stop.tolist()) for some in needed] == [([0], [9]), ([6], [17]), ([14], [18])]
     assert [some.total for some in needed] == [2 + 9, 2 + 11, 2 + 4]

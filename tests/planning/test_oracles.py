@@ -13,7 +13,7 @@ import pytest
 
 import seqprep
 from seqprep.config import load_config
-from seqprep.planning import ShardPlan, check_lengths, make_plan, resolve
+from seqprep.planning import ShardPlan, align_lengths, make_plan, resolve
 from seqprep.types import KeySpec, Tags
 
 RECORD = Path(__file__).resolve().parents[2].parent / "shared" / "oracles" / "returnn_chunks_batches.json"
@@ -53,8 +53,7 @@ def plan_of(case: dict[str, Any]) -> ShardPlan:
     specs = {"data": KeySpec(dtype="float32", shape=(FEATURES,)), "classes": KeySpec(dtype="int32")}
     rules, _ = resolve(load_config(settings_of(case)), specs)
     lengths = {key: np.array(case[key]) for key in specs}
-    check_lengths(lengths, rules, Tags.of(str(i) for i in range(len(case["data"]))))
-    plan = make_plan(lengths, rules)
+    plan = make_plan(align_lengths(lengths, rules, Tags.of(str(i) for i in range(len(case["data"])))).lengths, rules)
     assert len(plan) == 1
     return plan.shard(0)
 

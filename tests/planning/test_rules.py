@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from seqprep.config import Config, load_config
 from seqprep.config.document import parse_document
@@ -126,12 +130,12 @@ def test_floats_become_other_floats(dtype: str) -> None:
         (
             "chunk:\n  size: 8\n  step: {data: 4, classes: 2}\n",
             "config.yaml:3: chunk.step is 4 for 'data' and 2 for 'classes' at rate 1, so their chunks would drift "
-            "apart; make one the other times 1",
+            "apart; give both the same",
         ),
         (
             "keys: {data: {}, classes: {rate: 2}}\nchunk:\n  size: 8\n  step:\n    data: 4\n    classes: 3\n",
             "config.yaml:6: chunk.step is 4 for 'data' and 3 for 'classes' at rate 2, so their chunks would drift "
-            "apart; make one the other times 2",
+            "apart; give 'data' 6",
         ),
         (
             "chunk:\n  size: {data: 8}\n",
@@ -175,7 +179,7 @@ def test_floats_become_other_floats(dtype: str) -> None:
         ),
         (
             "keys:\n  data: {}\n  speaker: {input: true}\n",
-            "key 'speaker' has no time axis, so there is nothing to cut; choose an input key with one",
+            "config.yaml:3: key 'speaker' has no time axis, so there is nothing to cut; choose an input key with one",
         ),
         (
             "keys:\n  data: {input: true}\n  classes:\n    input: true\n",
@@ -188,6 +192,84 @@ def test_floats_become_other_floats(dtype: str) -> None:
         ("keys:\n  data: {}\n  classes: {pad_value: 0.5}\n", "config.yaml:3: keys.classes.pad_value is 0.5"),
         ("keys:\n  data: {}\n  classes: {pad_value: .nan}\n", "config.yaml:3: keys.classes.pad_value is nan"),
         ("keys:\n  data: {}\n  classes: {dtype: int8, pad_value: 300}\n", "keys.classes.pad_value is 300.0"),
+        (
+            "keys:\n  data: {dtype: float16, pad_value: 1.0e+5}\n",
+            "config.yaml:2: keys.data.pad_value is 100000.0, which float16 can't hold; use a number up to 65504",
+        ),
+        (
+            "keys:\n  data: {pad_value: -1.0e+300}\n",
+            "config.yaml:2: keys.data.pad_value is -1e+300, which float32 can't",
+        ),
+        (
+            "keys: {data: {}, classes: {}}\ncontext:\n  classes: {left: 1, pad: 0.5}\n",
+            "config.yaml:3: context.classes.pad is 0.5, which int32 can't hold; use a whole number from",
+        ),
+        (
+            "keys: {data: {dtype: float16}}\ncontext: {left: 1, pad: {constant: 70000}}\n",
+            "config.yaml:2: context.pad is 70000.0, which float16 can't hold; use a number up to 65504",
+        ),
+        # what would have no effect
+        (
+            "keys:\n  data: {}\n  speaker: {rate: 2}\n",
+            "config.yaml:3: keys.speaker.rate is 2, but 'speaker' has no time axis, so that has no effect; remove it",
+        ),
+        (
+            "keys: {data: {}, speaker: {rate: null}}\n",
+            "config.yaml:1: keys.speaker.rate is null, but 'speaker' has no time",
+        ),
+        (
+            "keys: {data: {}, speaker: {align: floor}}\n",
+            "config.yaml:1: keys.speaker.align is floor, but 'speaker' has no",
+        ),
+        (
+            "keys: {data: {}, speaker: {tolerance: 1}}\n",
+            "config.yaml:1: keys.speaker.tolerance is 1, but 'speaker' has no",
+        ),
+        ("keys: {data: {}, speaker: {on_mismatch: pad}}\n", "config.yaml:1: keys.speaker.on_mismatch is pad, but"),
+        ("keys: {data: {}, speaker: {frame_rate: 5}}\n", "config.yaml:1: keys.speaker.frame_rate is 5, but 'speaker'"),
+        (
+            "keys: {data: {}, speaker: {tolerance: 1}}\n",
+            "config.yaml:1: keys.speaker.tolerance is 1, but 'speaker' has",
+        ),
+        (
+            "keys: {data: {align: floor}}\n",
+            "config.yaml:1: keys.data.align is floor: other keys are aligned to the input key, which is this; set it for them",
+        ),
+        (
+            "keys: {data: {}, classes: {tolerance: 2}}\n",
+            "config.yaml:1: keys.classes.tolerance is 2: on_mismatch is error, so nothing is tolerated; set "
+            "keys.classes.on_mismatch to trim, pad or drop",
+        ),
+        (
+            "keys: {data: {}, classes: {on_mismatch: trim}}\n",
+            "config.yaml:1: keys.classes.on_mismatch is trim: the tolerance is 0, so nothing is within it; set "
+            "keys.classes.tolerance",
+        ),
+        (
+            "keys: {data: {}, classes: {rate: null, align: floor}}\n",
+            "config.yaml:1: keys.classes.align is floor: rate is null, a time axis of its own, so the key isn't aligned",
+        ),
+        (
+            "keys: {data: {}, classes: {rate: null}}\nchunk: {size: 5}\n",
+            "config.yaml:1: keys.classes.rate is null: a key with a time axis of its own can't be cut with the others; "
+            "set chunk.size to null",
+        ),
+        ("keys: {classes: {rate: null}}\n", "config.yaml:1: keys.classes.rate is null: the input key's rate is 1 by"),
+        (
+            "keys: {data: {}, classes: {rate: 3}}\nchunk:\n  size: 6\n  step: 3\n  jitter: true\n",
+            "config.yaml:5: chunk.jitter is true, but offsets are multiples of 3 below the step, which is 3, so there is "
+            "no other than 0; make chunk.step larger",
+        ),
+        (
+            "context:\n  left: 5\n  pad: clip\n",
+            "config.yaml:3: context.pad is 'clip', but chunk.size is null: whole sequences have no neighbours, and all "
+            "their context lies outside; pad it otherwise",
+        ),
+        (
+            "context:\n  data: {left: 5, left_initial: 0}\n",
+            "config.yaml:2: context.data.left_initial is 0, but chunk.size is null: whole sequences have no neighbours, "
+            "and all their context lies outside; set left",
+        ),
     ],
 )
 def test_errors_name_place_setting_value_and_remedy(text: str, message: str) -> None:
@@ -200,6 +282,152 @@ def test_a_number_below_the_rate_is_not_sent_to_the_same_number_twice() -> None:
         rules("keys: {data: {}, classes: {rate: 3}}\nchunk: {size: 2}\n")
     with pytest.raises(ConfigError, match=r"chunk\.min_size is 2, .*; use 0 or 3, or give it per key"):
         rules("keys: {data: {}, classes: {rate: 3}}\nchunk: {size: 6, min_size: 2}\n")
+
+
+def test_chunks_tails_and_context() -> None:
+    found = rules(
+        "chunk: {size: 12, step: 6, tail: shift, stop_when_covered: true, jitter: true}\n"
+        "context: {data: {left: 5, left_initial: 0, right_final: 2, pad: {constant: 3}}, classes: {left: 1, pad: reflect}}\n"
+    )
+    data, classes = found.keys
+    assert (found.tail, found.stop_when_covered, found.jitter) == ("shift", True, True)
+    assert (data.left_frames, data.left_initial_frames, data.right_final_frames) == (5, 0, 2)
+    assert (data.pad, data.pad_constant) == ("constant", 3.0)
+    assert (classes.pad, classes.left_initial_frames, classes.right_final_frames) == ("reflect", None, None)
+
+
+def test_alignment_of_keys() -> None:
+    specs = {"text": KeySpec(dtype="uint8"), **SPECS}
+    found = rules("keys: {text: {rate: null}, data: {}, classes: {rate: 2, tolerance: 4, on_mismatch: pad}}\n", specs)
+    data, text, classes = found.keys
+    assert (data.name, data.rate) == ("data", 1)  # a key with a time of its own isn't the input key unless it is marked
+    assert (text.name, text.rate, text.chunk) == ("text", None, None)
+    assert (classes.tolerance_frames, classes.on_mismatch) == (4, "pad")
+
+
+@pytest.mark.parametrize(("rates", "grid"), [((), 1), ((3,), 3), ((4, 6), 12), ((2, 3, 4), 12)])
+def test_the_grid_is_the_least_common_multiple(rates: tuple[int, ...], grid: int) -> None:
+    keys = [
+        KeyRule(name="data"),
+        *(KeyRule(name=f"k{rate}", rate=rate) for rate in rates),
+        KeyRule(name="x", rate=None),
+    ]
+    assert Rules(keys=tuple(keys)).grid_frames == grid
+
+
+RATES = {"data": Fraction(100)}
+
+
+def timed(text: str, rates: dict[str, Fraction] = RATES) -> Rules:
+    return resolve(config(text), SPECS, rates)[0]
+
+
+def test_seconds_become_frames() -> None:
+    found = timed(
+        "keys: {data: {}, classes: {rate: 4, tolerance: 80ms, on_mismatch: trim}}\n"
+        "chunk: {size: 0.4s, step: {data: 200ms, classes: 5}, min_size: 40ms}\n"
+        "context: {data: {left: 50ms, right: 20000us, left_initial: 0s}, classes: {right: 40ms}}\n"
+        "batch: {max_frames: 1min}\n"
+    )
+    data, classes = found.keys
+    assert data.chunk == ChunkRule(size_frames=40, step_frames=20, min_size_frames=4)
+    assert classes.chunk == ChunkRule(size_frames=10, step_frames=5, min_size_frames=1)
+    assert (data.left_frames, data.right_frames, data.left_initial_frames) == (5, 2, 0)
+    assert (classes.right_frames, classes.tolerance_frames) == (1, 2)
+    assert (data.max_frames, classes.max_frames) == (6000, 1500)
+
+
+@pytest.mark.parametrize("rate", ["100", "100.0", "'2205/22.05'", "'200/2'"])
+def test_the_frame_rate_may_be_set(rate: str) -> None:
+    if "." in rate and "/" in rate:
+        with pytest.raises(
+            ConfigError, match=r"^config.yaml:1: keys.data.frame_rate is '2205/22.05': it has to be frames"
+        ):
+            timed(f"keys: {{data: {{frame_rate: {rate}}}}}\nchunk: {{size: 0.5s}}\n", {})
+        return
+    found = timed(f"keys: {{data: {{frame_rate: {rate}}}}}\nchunk: {{size: 0.5s}}\n", {})
+    assert found.input.chunk == ChunkRule(size_frames=50, step_frames=50)
+
+
+def test_a_set_frame_rate_beats_the_sources() -> None:
+    found = timed("keys: {data: {frame_rate: 50}}\nchunk: {size: 0.5s}\n")
+    assert found.input.chunk == ChunkRule(size_frames=25, step_frames=25)
+    rates = {"classes": Fraction(8), **RATES}
+    assert timed("batch: {max_frames: {classes: 2s}}\n", rates).keys[1].max_frames == 16
+
+
+@given(st.integers(1, 10**6), st.fractions(Fraction(1, 1000), 1000, max_denominator=1000), st.sampled_from(["ms", "s"]))
+@settings(max_examples=100, deadline=None)
+def test_seconds_are_whole_frames_or_an_error(number: int, rate: Fraction, unit: str) -> None:
+    frames = number * rate / (1000 if unit == "ms" else 1)
+    text = f"chunk: {{size: {number}{unit}}}\n"
+    if frames.denominator == 1:
+        assert timed(text, {"data": rate}).input.chunk.size_frames == frames
+    else:
+        nearest = {max(int(frames), 1), int(frames) + 1}
+        with pytest.raises(
+            ConfigError, match=r"chunk\.size is .*s: .* frames of 'data' at .* per second; use"
+        ) as error:
+            timed(text, {"data": rate})
+        assert {int(found) for found in re.findall(r"(\d+) \(", str(error.value).partition("; use")[2])} == nearest
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "chunk:\n  size: 255ms\n",
+            "config.yaml:2: chunk.size is 0.255s: 25.5 frames of 'data' at 100 per second; use 25 (0.25s) or 26 (0.26s)",
+        ),
+        (
+            "chunk: {size: 5, step: 0s}\n",
+            "config.yaml:1: chunk.step is 0s: 0 frames of 'data' at 100 per second; use 1",
+        ),
+        (
+            "context: {classes: {left: 15ms}}\n",
+            "config.yaml:1: context.classes.left is 0.015s: 1.5 frames of 'classes' at 100 per second; use 1 (0.01s) or 2",
+        ),
+        (
+            "keys: {data: {}, classes: {rate: 3}}\nchunk: {size: 0.5s}\n",
+            "config.yaml:2: chunk.size is 50, which the rate 3 of key 'classes' doesn't divide; use 48 or 51",
+        ),
+        (
+            "keys: {data: {}, classes: {rate: null}}\ncontext: {classes: {left: 1s}}\n",
+            "config.yaml:2: context.classes.left is 1s, but the source doesn't say how many frames of 'classes' make a "
+            "second; set keys.classes.frame_rate, or give frames",
+        ),
+        (
+            "keys: {data: {}, classes: {rate: 2, frame_rate: 100}}\n",
+            "config.yaml:1: keys.classes.frame_rate is 100, but 'data' has 100 frames per second and the rate of 'classes' "
+            "is 2; correct one of them",
+        ),
+    ],
+)
+def test_durations_that_are_not_whole(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        timed(text)
+
+
+def test_the_documentations_settings() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
+    found = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    assert len(found) == 2
+    assert timed(found[0]).input.chunk == ChunkRule(size_frames=50, step_frames=25)
+    assert timed(found[1]).keys[1].on_mismatch == "trim"
+    with pytest.raises(ConfigError) as error:
+        timed("chunk: {size: 0.255s}\n")
+    assert str(error.value).partition(": ")[2] in text
+
+
+def test_ragged_keys() -> None:
+    specs = {"data": SPECS["data"], "boxes": KeySpec(dtype="float32", shape=(2, None, 3)), "text": KeySpec(dtype="uint8", shape=(None,), has_time=False)}  # fmt: skip
+    found, stored = resolve(config("keys: {data: {}, boxes: {dtype: float16}}\n"), specs)
+    assert found.keys[1].frame_bytes == 2 * 3 * 2  # times the sequence's own size
+    assert stored["boxes"] == KeySpec(dtype="float16", shape=(2, None, 3))
+    with pytest.raises(
+        ConfigError, match=r"^config.yaml: the source's key 'text' has an axis of varying size but no time"
+    ):
+        rules("", specs)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])

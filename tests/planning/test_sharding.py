@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 
 from seqprep.errors import ConfigError
 from seqprep.planning import ChunkRule, KeyRule, Plan, Rules, ShardPlan, make_plan
-from seqprep.planning.chunking import count_chunks
-from seqprep.planning.sharding import chunk_bytes, sequence_bytes
+from seqprep.planning.chunking import cut_sequences
+from seqprep.planning.sizes import chunk_bytes, sequence_bytes
 from tests.planning import reference
-from tests.planning.reference import Case, cases, has_rows
+from tests.planning.reference import Case, Row, cases, has_rows
 
 thorough = settings(max_examples=100, deadline=None)
 
@@ -22,9 +22,13 @@ def rows_of(shard: ShardPlan) -> list[tuple[int, int]]:
     return list(zip(shard.sequence.tolist(), shard.number.tolist(), strict=True))
 
 
+def rows_in_order(case: Case) -> list[list[Row]]:
+    return reference.all_rows(case.lengths, case.rules, case.epoch)
+
+
 def plan_of(case: Case) -> Plan:
     assume(has_rows(case))
-    return make_plan(case.lengths, case.rules)
+    return make_plan(case.lengths, case.rules, case.epoch)
 
 
 def one_key_plan(lengths: Sequence[int], limit: int, size: int | None = None, frame_bytes: int = 1) -> Plan:
@@ -36,13 +40,14 @@ def one_key_plan(lengths: Sequence[int], limit: int, size: int | None = None, fr
 @given(cases())
 @thorough
 def test_bytes_in_closed_form(case: Case) -> None:
-    counts = count_chunks(case.lengths, case.rules)
-    rows = reference.all_rows(case.lengths, case.rules)
-    bytes_of = [[reference.bytes_of(row, case.rules) for row in sequence] for sequence in rows]
-    assert sequence_bytes(case.lengths, counts, case.rules).tolist() == [sum(some) for some in bytes_of]
-    sequence = np.repeat(np.arange(len(counts)), counts)
+    rows = rows_in_order(case)
+    places = np.arange(len(rows))
+    cuts = cut_sequences(case.lengths, case.rules, places, case.epoch).cuts
+    bytes_of = [[reference.bytes_of(row, case.lengths, case.rules) for row in sequence] for sequence in rows]
+    assert sequence_bytes(case.lengths, cuts, case.rules, {}).tolist() == [sum(some) for some in bytes_of]
+    sequence = np.repeat(places, cuts.count)
     number = np.array([row.number for some in rows for row in some], np.int64)
-    each = chunk_bytes(sequence, number, case.lengths, case.rules)
+    each = chunk_bytes(sequence, number, case.lengths, cuts, case.rules, {})
     assert each.tolist() == [size for some in bytes_of for size in some]
 
 
@@ -50,8 +55,8 @@ def test_bytes_in_closed_form(case: Case) -> None:
 @thorough
 def test_shards_as_the_rules_say(case: Case) -> None:
     plan = plan_of(case)
-    rows = reference.all_rows(case.lengths, case.rules)
-    expected = reference.shards(rows, plan.order.tolist(), case.rules)
+    rows = rows_in_order(case)
+    expected = reference.shards(rows, plan.order.tolist(), case.lengths, case.rules)
     found = [plan.shard(i) for i in range(len(plan))]
     same = list if case.rules.order == "source" else sorted
     assert [same(rows_of(shard)) for shard in found] == [
@@ -63,15 +68,13 @@ def test_shards_as_the_rules_say(case: Case) -> None:
 @thorough
 def test_shards_hold_all_rows_once_and_keep_their_size(case: Case) -> None:
     plan = plan_of(case)
-    by_place = {
-        (row.sequence, row.number): row for some in reference.all_rows(case.lengths, case.rules) for row in some
-    }
+    by_place = {(row.sequence, row.number): row for some in rows_in_order(case) for row in some}
     seen = []
     for i in range(len(plan)):
         rows = rows_of(plan.shard(i))
         assert rows, "a shard without rows"
         assert plan.task(i).rows == len(rows)
-        sizes = [reference.bytes_of(by_place[row], case.rules) for row in rows]
+        sizes = [reference.bytes_of(by_place[row], case.lengths, case.rules) for row in rows]
         assert sum(sizes) <= case.rules.shard_bytes or sum(size > 0 for size in sizes) == 1
         seen += rows
     assert sorted(seen) == sorted(by_place)
@@ -82,23 +85,26 @@ def test_shards_hold_all_rows_once_and_keep_their_size(case: Case) -> None:
 @thorough
 def test_rows_and_batches_of_a_shard(case: Case) -> None:
     plan = plan_of(case)
-    by_place = {
-        (row.sequence, row.number): row for some in reference.all_rows(case.lengths, case.rules) for row in some
-    }
+    by_place = {(row.sequence, row.number): row for some in rows_in_order(case) for row in some}
     keys = case.rules.keys
     for i in range(len(plan)):
         task, shard = plan.task(i), plan.shard(i)
         rows = [by_place[row] for row in rows_of(shard)]
         assert task.sequence[shard.owner].tolist() == shard.sequence.tolist()
-        frames = [[reference.frames_of(row.cores[key.name], key) for key in keys] for row in rows]
+        lengths = [{key.name: int(case.lengths[key.name][row.sequence]) for key in keys} for row in rows]
+        frames = [
+            [reference.frames_of(row.cores[key.name], own[key.name], key) for key in keys]
+            for row, own in zip(rows, lengths, strict=True)
+        ]
         for place, key in enumerate(keys):
             found = shard.keys[key.name]
             cores = [row.cores[key.name] for row in rows]
             assert found.start.tolist() == [core.start for core in cores]
             assert found.core.tolist() == [core.stop - core.start for core in cores]
             assert found.frames.tolist() == [some[place] for some in frames]
-            assert found.left.tolist() == [key.left_frames if core.stop > core.start else 0 for core in cores]
-            assert found.length.tolist() == [int(case.lengths[key.name][row.sequence]) for row in rows]
+            own = [some[key.name] for some in lengths]
+            assert found.left.tolist() == [reference.context_of(*some, key)[0] for some in zip(cores, own, strict=True)]
+            assert found.length.tolist() == own
         sizes = reference.batches(frames, [key.max_frames for key in keys], case.rules.max_sequences)
         assert shard.batch_rows.tolist() == sizes
         begin = np.cumsum([0, *sizes]).tolist()
@@ -169,5 +175,11 @@ def test_a_size_beyond_64_bits_makes_one_shard() -> None:
 
 
 def test_nothing_to_plan_is_said() -> None:
-    with pytest.raises(ConfigError, match=r"none of the 2 sequences gives a row: all have 0 frames in key 'data'"):
+    with pytest.raises(
+        ConfigError, match=r"none of the 2 sequences gives a row: 2 without frames in key 'data' \(check"
+    ):
         one_key_plan([0, 0], 100, size=5)
+    rule = KeyRule(name="data", chunk=ChunkRule(size_frames=4, step_frames=4))
+    message = r"none of the 3 sequences gives a row: 1 without frames .*, 2 without a full chunk \(lower chunk.size, or"
+    with pytest.raises(ConfigError, match=message):
+        make_plan({"data": np.array([0, 1, 3])}, Rules(keys=(rule,), tail="drop"))

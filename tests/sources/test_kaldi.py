@@ -383,6 +383,6 @@ def test_a_data_folder_is_guessed(tmp_path: Path, shared_data: Path) -> None:
     from seqprep.sources.guess import guess_source
 
     shutil.copytree(shared_data / "kaldi", tmp_path / "kaldi")
-    assert guess_source(str(tmp_path / "kaldi" / "feats.scp"))["type"] == "kaldi"
-    assert guess_source(str(tmp_path / "kaldi" / "ali.ark"))["type"] == "kaldi"
-    assert guess_source(str(tmp_path / "kaldi")) == {"type": "kaldi", "path": str(tmp_path / "kaldi")}
+    assert guess_source(str(tmp_path / "kaldi" / "feats.scp")).settings["type"] == "kaldi"
+    assert guess_source(str(tmp_path / "kaldi" / "ali.ark")).settings["type"] == "kaldi"
+    assert guess_source(str(tmp_path / "kaldi")).settings == {"type": "kaldi", "path": str(tmp_path / "kaldi")}

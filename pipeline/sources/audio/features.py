@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -131,6 +132,11 @@ class Features:
     def size(self) -> int:
         """Values per frame."""
         return self._options.size
+
+    @property
+    def frame_rate(self) -> Fraction:
+        """Frames per second, exactly: a shift is a whole number of samples."""
+        return Fraction(self._rate, self._shift)
 
     def count(self, samples: Int64) -> Int64:
         """Counts the frames of files, in closed form.

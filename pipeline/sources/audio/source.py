@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
@@ -127,6 +128,12 @@ class AudioSource:
         """
         return self._lengths if key == DATA else self._targets[key].length
 
+    def frame_rate(self, key: str) -> Fraction | None:
+        """Samples, or feature frames, per second; None for labels and targets."""
+        if key != DATA:
+            return None
+        return self._features.frame_rate if self._features else Fraction(self._rate)
+
     def read(self, key: str, sequence: int, frames: FrameRange | None = None, out: Array | None = None) -> Array:
         """Reads a range of one sequence, or its label; as `Source.read`."""
         spec = self._keys[key]
@@ -136,7 +143,7 @@ class AudioSource:
             return value
         first, stop = frames or FrameRange(0, self.lengths(key).item(sequence))
         if out is None:
-            out = np.empty((stop - first, *spec.shape), spec.dtype)
+            out = np.empty((stop - first, *spec.unit_shape), spec.dtype)
         if stop == first:
             return out
         if key != DATA:

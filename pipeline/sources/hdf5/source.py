@@ -86,12 +86,12 @@ class Hdf5Source:
         column = self._columns[key][place]
         spec = column.spec
         if not spec.has_time:
-            value = np.empty(spec.shape, spec.dtype) if out is None else out
+            value = np.empty(spec.unit_shape, spec.dtype) if out is None else out
             self._fill(key, sequence, place, 0, value[None])
             return value
         start, stop = frames or (0, self._lengths[key].item(sequence))
         if out is None:
-            out = np.empty((stop - start, *spec.shape), spec.dtype)
+            out = np.empty((stop - start, *spec.unit_shape), spec.dtype)
         if out.nbytes:
             self._fill(key, sequence, place, start, out)
         return out

@@ -129,7 +129,7 @@ class KaldiSource:
         if out is None or frames is not None:
             start, stop = frames or (0, own.length.item(sequence))
             if out is None:
-                out = np.empty((stop - start, *spec.shape) if spec.has_time else spec.shape, spec.dtype)
+                out = np.empty((stop - start, *spec.unit_shape) if spec.has_time else spec.unit_shape, spec.dtype)
         if out.nbytes:
             try:
                 own.read(self._files, sequence, start, out)
