@@ -160,7 +160,12 @@ def test_flat_layout_by_name_or_by_dataset(tmp_path: Path) -> None:
 def test_ragged_rows_are_counted_without_reading_or_by_it(tmp_path: Path) -> None:
     rows = [np.arange(5), np.arange(0), np.arange(7)]
     packed = {"compression": "gzip", "shuffle": True}
-    for name, how in (("plain", {}), ("chunks", {"maxshape": (None,)}), ("gzip", {"compression": "gzip"}), ("both", packed)):
+    for name, how in (
+        ("plain", {}),
+        ("chunks", {"maxshape": (None,)}),
+        ("gzip", {"compression": "gzip"}),
+        ("both", packed),
+    ):
         source = opened(ragged(tmp_path / f"{name}.h5", "tokens", rows, **how))
         assert source.lengths("tokens").tolist() == [5, 0, 7]
         assert source.read("tokens", 2).tolist() == list(range(7))

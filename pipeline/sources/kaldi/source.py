@@ -56,7 +56,9 @@ class KaldiSource:
         found = {key: _Found(key, own, wanted, segments, options.frame_rate) for key, own in keys.items()}
         tables = {key: _beside(name, listed[first][0]) for key, name in options.label_files.items()}
         values = {key: dict(zip(table.tags, table.values, strict=True)) for key, table in tables.items()}
-        named = {key: str(paths[0]) for key, paths in listed.items()} | {key: str(own.path) for key, own in tables.items()}
+        named = {key: str(paths[0]) for key, paths in listed.items()} | {
+            key: str(own.path) for key, own in tables.items()
+        }
         kept = self._kept(wanted, found, values, named)
         self._tags = wanted.take(kept)
         self._data = {key: own.key(kept) for key, own in found.items()}
@@ -88,7 +90,9 @@ class KaldiSource:
         kept = np.flatnonzero(~np.logical_or.reduce(list(missing.values())))
         if not len(kept):
             first = next(iter(named.values()))
-            raise SourceError(f"{first}: no sequence has all of the keys {', '.join(missing)}; do their files belong together?")
+            raise SourceError(
+                f"{first}: no sequence has all of the keys {', '.join(missing)}; do their files belong together?"
+            )
         return kept
 
     def __getstate__(self) -> dict[str, Any]:
