@@ -80,6 +80,8 @@ def _cell(row: Row, column: str, path: Path, line: int) -> str:
         raise SourceError(f"{path}, line {line}: there is no column {column!r}{suggestion(column, row)}")
     if not row[column]:
         raise SourceError(f"{path}, line {line}: column {column!r} is empty; fill it in or leave the row out")
+    if "\0" in row[column]:
+        raise SourceError(f"{path}, line {line}: column {column!r} holds a NUL: {row[column]!r}; write the file again")
     return row[column]
 
 

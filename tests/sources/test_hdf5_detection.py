@@ -159,10 +159,21 @@ def test_flat_layout_by_name_or_by_dataset(tmp_path: Path) -> None:
 
 def test_ragged_rows_are_counted_without_reading_or_by_it(tmp_path: Path) -> None:
     rows = [np.arange(5), np.arange(0), np.arange(7)]
-    for name, how in (("plain", {}), ("chunks", {"maxshape": (None,)}), ("gzip", {"compression": "gzip"})):
+    packed = {"compression": "gzip", "shuffle": True}
+    for name, how in (
+        ("plain", {}),
+        ("chunks", {"maxshape": (None,)}),
+        ("gzip", {"compression": "gzip"}),
+        ("both", packed),
+    ):
         source = opened(ragged(tmp_path / f"{name}.h5", "tokens", rows, **how))
         assert source.lengths("tokens").tolist() == [5, 0, 7]
         assert source.read("tokens", 2).tolist() == list(range(7))
+    swapped = opened(ragged(tmp_path / "swapped.h5", "tokens", rows, h5py.vlen_dtype(np.dtype(">i8"))))
+    assert swapped.keys["tokens"].dtype == "int64"
+    assert swapped.read("tokens", 2).tolist() == list(range(7))
+    with pytest.raises(SourceError, match=r"its references are packed by a filter that isn't undone here; store it"):
+        opened(ragged(tmp_path / "lzf.h5", "tokens", rows, compression="lzf"))
     with pytest.raises(SourceError, match=r"row 0 holds 5 values, no multiple of the 2 of a frame; .*frame_shape"):
         opened(tmp_path / "plain.h5", frame_shape={"tokens": [2]})
 

@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from seqprep.errors import SourceError
-from seqprep.sources import Source
+import seqprep
+from seqprep.sources import Source, axis_sizes
 from seqprep.types import Array
 
 from .hdf5_files import LENGTHS, TAGS, arrays, opened, write_flat
@@ -102,16 +102,54 @@ def test_a_copy_that_the_toolkit_made(hdf: Any, tmp_path: Path) -> None:
     assert source.keys["classes"].labels == tuple(names)
 
 
-def test_inputs_of_two_varying_axes(hdf: Any, tmp_path: Path) -> None:
+def test_inputs_of_several_varying_axes(hdf: Any, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     images = [draw.standard_normal((3 + place, 4 + 2 * place, 2)).astype(np.float32) for place in range(len(TAGS))]
     values = arrays()["classes"]
     path = write(hdf, tmp_path / "a.hdf", images, 2, {"classes": values})
-    with h5py.File(path) as file:
-        assert file["targets/data/sizes"][:2].tolist() == [3, 4]
-    with pytest.raises(SourceError, match=r"key 'data' has 2 axes of varying length, .* source.keys, without it"):
-        opened(path)
-    check(opened(path, keys=["classes"]), {"classes": values})
+    flattened = as_the_toolkit(hdf, path, ["data", "sizes"])
+    assert [sizes.tolist() for sizes in flattened["sizes"]] == [list(image.shape[:2]) for image in images]
+    source = opened(path)
+    assert list(source.keys) == ["data", "classes"]
+    assert source.keys["data"].shape == (None, 2)
+    assert source.lengths("data").tolist() == [3, 4, 5, 6, 7]
+    assert axis_sizes(source, "data").tolist() == [[4], [6], [8], [10], [12]]
+    for place, image in enumerate(images):
+        assert_same(source.read("data", place), image)
+        assert_same(flattened["data"][place], image.reshape(-1, 2))
+    for _, sequence, frames, expected in ranges({"data": images}, 100):
+        out = np.full_like(expected, 7)
+        assert_same(source.read("data", sequence, frames, out), expected)
+    assert list(opened(path, keys=["classes", "sizes"]).keys) == ["classes", "sizes"]
+    copy = tmp_path / "b.hdf"  # the same unpacked: read by its place in the file
+    write_flat(copy, TAGS, {**flattened, "classes": values})
+    for place, image in enumerate(images):
+        assert_same(opened(copy).read("data", place), image)
+
+
+def test_images_through_chunks(hdf: Any, tmp_path: Path) -> None:
+    """Padded to a rectangle, with each row's own size beside."""
+    draw = np.random.default_rng(0)
+    images = [draw.integers(1, 9, (5 + place, 3 + place % 3)).astype(np.int32) for place in range(len(TAGS))]
+    path = write(hdf, tmp_path / "a.hdf", images, None)
+    seqprep.chunk(
+        {
+            "source": {"type": "hdf5", "path": str(path)},
+            "chunk": {"size": 4, "step": 2},
+            "batch": {"max_sequences": 3},
+            "output": {"path": str(tmp_path / "out")},
+        }
+    )
+    rows = 0
+    with seqprep.Loader(tmp_path / "out") as loader:
+        for batch in loader:
+            for row, sequence in enumerate(batch["seq_idx"].tolist()):
+                start, size, width = (int(batch[f"data/{name}"][row]) for name in ("start", "size0", "size1"))
+                assert width == images[sequence].shape[1]
+                assert np.array_equal(batch["data"][row, :size, :width], images[sequence][start : start + size])
+                assert not batch["data"][row, :, width:].any()
+                rows += 1
+    assert rows > 2 * len(TAGS)
 
 
 def test_a_target_that_is_called_sizes(hdf: Any, tmp_path: Path) -> None:

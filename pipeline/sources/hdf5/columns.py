@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from seqprep.files import FileCache
 from seqprep.sources.hdf5.files import Handles
+from seqprep.sources.hdf5.heap import find_object
 from seqprep.sources.plain import read_plain
 from seqprep.types import Array, Int64, KeySpec, Tags
 
@@ -61,6 +62,9 @@ class Rows:
     """Where the dataset's bytes begin in the file, or THROUGH_H5PY."""
     row_frames: int | None = None
     """Frames of a padded row; None if there are no such rows."""
+    units: Int64 | None = None
+    """Of a key with ragged axes, of which all but the first lie flattened: pieces of equal size in each sequence's frames,
+    of which then `begin` and the dataset's rows are; int64 [sequences]."""
 
     @cached_property
     def _frame_bytes(self) -> int:
@@ -68,11 +72,12 @@ class Rows:
 
     def read(self, readers: Readers, sequence: int, start: int, out: Array) -> None:
         """As `Column.read`."""
-        first = self.begin.item(sequence) + start
+        first = self.begin.item(sequence) + start * (1 if self.units is None else self.units.item(sequence))
         if self.offset != THROUGH_H5PY:
             read_plain(readers.files, self.path, self.offset + first * self._frame_bytes, out)
         elif self.row_frames is None:
-            readers.handles.read(self.path, self.dataset, np.s_[first : first + len(out)], out)
+            flat = out if self.units is None else out.reshape(-1, *self.spec.unit_shape)
+            readers.handles.read(self.path, self.dataset, np.s_[first : first + len(flat)], flat)
         else:
             row, frame = divmod(first, self.row_frames)
             readers.handles.read(self.path, self.dataset, np.s_[row, frame : frame + len(out)], out)
@@ -118,20 +123,29 @@ class Ragged:
     """A dataset of rows that have their own lengths each: all values of a sequence are one row."""
 
     path: str
-    dataset: str
     spec: KeySpec
-    length: Int64
-    """Frames of each sequence; int64 [sequences]."""
+    stored: str
+    """The values' dtype in the file, byte order included."""
+    references: Array
+    """Where each row is in the file's heap; `heap.REFERENCE` [sequences]."""
+
+    @cached_property
+    def _frame_bytes(self) -> int:
+        return self.spec.nbytes
 
     def read(self, readers: Readers, sequence: int, start: int, out: Array) -> None:
-        """As `Column.read`; reads the whole row, for HDF5 knows no part of one."""
-        row = readers.handles.row(self.path, self.dataset, sequence)
-        frames = row.reshape(-1, *self.spec.unit_shape)
-        if len(frames) != self.length.item(sequence):
-            raise ValueError(
-                f"{len(frames)} frames are there, where {self.length.item(sequence)} were when it was opened"
-            )
-        out[...] = frames[start : start + len(out)]
+        """As `Column.read`."""
+        count, address, number = self.references[sequence].tolist()
+        offset, size = find_object(readers.files, self.path, address, number)
+        if size < count * np.dtype(self.stored).itemsize:
+            raise ValueError(f"the heap holds {size} bytes of it, where {count} values should be")
+        offset += start * self._frame_bytes
+        if np.dtype(self.stored) == out.dtype:
+            read_plain(readers.files, self.path, offset, out)
+            return
+        swapped = np.empty(out.shape, self.stored)
+        read_plain(readers.files, self.path, offset, swapped)
+        out[...] = swapped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,3 +176,5 @@ class Content:
     columns: Mapping[str, Column]
     lengths: Mapping[str, Int64]
     """Frames of every sequence, for each key with time; int64 [sequences]."""
+    sizes: Mapping[str, Int64] = field(default_factory=dict)
+    """Sizes of the ragged axes of those keys that have some; int64 [sequences, axes]."""

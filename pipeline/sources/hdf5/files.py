@@ -9,14 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from seqprep.errors import SourceError
-from seqprep.types import Array, Tags
+from seqprep.types import Array
 
 FOREIGN_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError)
 """What h5py raises for files that are missing, damaged or of an unknown kind."""
-_TAGS_AT_ONCE = 1 << 20
 _MOST_COMPRESSED = 1032
 """No filter makes more bytes of one: deflate's limit."""
 _FREE_BYTES = 64 << 20
@@ -75,34 +72,6 @@ def check_stored(name: str, item: Any, shape: tuple[int, ...], dtype: Any) -> No
     claimed = math.prod(shape) * dtype.itemsize
     if claimed > _FREE_BYTES and claimed > _FREE_BYTES + _MOST_COMPRESSED * item.get_storage_size():
         raise ValueError(f"dataset {name!r} tells of {claimed} bytes but {item.get_storage_size()} are stored")
-
-
-def read_tags(dataset: Any) -> Tags:
-    """Reads a dataset of strings of any kind, or of whole numbers, as tags.
-
-    Strings of a fixed size end at their first NUL.
-
-    Raises:
-        ValueError: it holds something else.
-    """
-    if len(dataset.shape) != 1 or dataset.dtype.kind not in "SOiu":
-        raise ValueError(
-            f"dataset {dataset.name!r} holds {dataset.dtype} {list(dataset.shape)}, not one tag a sequence"
-        )
-    check_size(dataset)
-    blocks = (dataset[start : start + _TAGS_AT_ONCE] for start in range(0, len(dataset), _TAGS_AT_ONCE))
-    return Tags.concatenate([_as_tags(block) for block in blocks])
-
-
-def _as_tags(block: Array) -> Tags:
-    if block.dtype.kind in "iu":
-        return Tags.of(str(number) for number in block.tolist())
-    if block.dtype.kind == "O":
-        return Tags.of(block.tolist())
-    width = block.dtype.itemsize
-    letters = block.view(np.uint8).reshape(len(block), width)
-    sizes = np.where((letters == 0).any(axis=1), (letters == 0).argmax(axis=1), width)
-    return Tags(letters[np.arange(width) < sizes[:, None]], np.cumsum(sizes, dtype=np.int64))
 
 
 def file_number(item: Any) -> int:
@@ -167,12 +136,6 @@ class Handles:
                 found.read_direct(out, where)
             else:
                 out[...] = found[()]
-
-    def row(self, path: str, dataset: str, place: int) -> Array:
-        """Reads one row of a dataset with rows of their own lengths; raises as `read`."""
-        with self._turn():
-            values: Array = self._dataset(path, dataset, keep=True)[place]
-            return values
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -3,7 +3,8 @@
 Flat (HDFDataset, HDFDatasetWriter, SimpleHDFWriter): `inputs` [frames, …] holds all sequences back to back, `seqLengths`
 [sequences, 1 + targets] their frames per key, `seqTags` their tags, `targets/data/<name>` the further keys, in the sorted
 order of their names, `targets/labels/<name>` and `labels` the names of classes. There may be targets alone. Where the
-input has several axes of varying length they are flattened into one, and the target `sizes` holds each sequence's own.
+input has several axes of varying length they are flattened into one, and the target `sizes` holds each sequence's own:
+then all but the first become ragged axes of the key.
 
 Streams (NextGenHDFDataset): `seq_names`, and for every key a group `streams/<name>` with the attribute `parser` and a
 dataset per sequence, `data/<tag>`, in which a backslash stands for each slash of the tag.
@@ -11,18 +12,19 @@ dataset per sequence, `data/<tag>`, in which a backslash stands for each slash o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from seqprep.errors import SourceError
-from seqprep.sources.hdf5.columns import Column, Content, PerSequence, Segments
-from seqprep.sources.hdf5.files import read_array, read_tags
+from seqprep.sources.hdf5.columns import Column, Content, PerSequence, Rows, Segments
+from seqprep.sources.hdf5.files import read_array
 from seqprep.sources.hdf5.groups import describe_datasets
 from seqprep.sources.hdf5.naming import back_to_back, chosen, input_first, number_type, rows_of
 from seqprep.sources.hdf5.options import Hdf5Options
+from seqprep.sources.hdf5.strings import read_tags
 from seqprep.sources.hdf5.survey import survey
 from seqprep.types import Int64, KeySpec, Tags
 
@@ -45,27 +47,57 @@ def describe_flat(path: str, file: Any, options: Hdf5Options) -> Content:
             raise SourceError(
                 f"{path}: has no dataset {name!r}, so it is not in RETURNN's flat layout; check source.path"
             )
-    inputs = {INPUT_KEY: "inputs"} if "inputs" in file else {}
+    tags, inputs = read_tags(file["seqTags"]), {INPUT_KEY: "inputs"} if "inputs" in file else {}
     available = inputs | {name: f"targets/data/{name}" for name in targets}
-    tags = read_tags(file["seqTags"])
     stored = _lengths_per_dataset(
         path, np.asarray(read_array(file["seqLengths"]), np.int64), tags, list(available.values())
     )
+    axes = _axes(file, stored) if inputs and _SIZES in targets else None
+    if axes is not None and not (options.keys is not None and _SIZES in options.keys):
+        del available[_SIZES]
     taken = chosen(available, options, path)
     columns: dict[str, Column] = {}
+    lengths: dict[str, Int64] = {}
+    sizes: dict[str, Int64] = {}
     for key, name in taken.items():
-        frames, timed = stored[name], key not in options.without_time
-        _check_frames(path, key, frames, len(file[name]))
-        if name == "inputs" and _SIZES in targets:
-            _refuse_ragged(path, key, frames, file[f"targets/data/{_SIZES}"], stored[f"targets/data/{_SIZES}"])
-        if not timed and (frames != 1).any():
-            raise SourceError(
-                f"{path}: key {key!r} has several frames in a sequence; take it out of source.without_time"
-            )
-        column = rows_of(path, file, name, key, back_to_back(frames), timed=timed)
-        columns[key] = replace(column, spec=_named(column.spec, _labels(file, name)))
-    lengths = {key: stored[name] for key, name in taken.items() if columns[key].spec.has_time}
-    return Content(path=path, tags=tags, columns=columns, lengths=lengths)
+        column = _column(path, file, name, key, stored[name], key not in options.without_time)
+        if name == "inputs" and axes is not None:
+            lengths[key], sizes[key] = axes[:, 0], axes[:, 1:]
+            ragged = replace(column.spec, shape=(*[None] * (axes.shape[1] - 1), *column.spec.shape))
+            column = replace(column, spec=ragged, units=np.prod(sizes[key], axis=1))
+        elif column.spec.has_time:
+            lengths[key] = stored[name]
+        columns[key] = column
+    return Content(path=path, tags=tags, columns=columns, lengths=lengths, sizes=sizes)
+
+
+def _column(path: str, file: Any, name: str, key: str, frames: Int64, timed: bool) -> Rows:
+    """Describes a key of the flat layout.
+
+    Raises:
+        SourceError: the frames don't add up to the data, or there are several of a key without time.
+    """
+    if (frames < 0).any() or frames.sum() != len(file[name]):
+        raise SourceError(
+            f"{path}: seqLengths adds up to {frames.sum()} frames of key {key!r} but the data has {len(file[name])}; "
+            "the file is damaged, or its writer was stopped; make it again"
+        )
+    if not timed and (frames != 1).any():
+        raise SourceError(f"{path}: key {key!r} has several frames in a sequence; take it out of source.without_time")
+    column = rows_of(path, file, name, key, back_to_back(frames), timed=timed)
+    return replace(column, spec=_named(column.spec, _labels(file, name)))
+
+
+def _axes(file: Any, stored: Mapping[str, Int64]) -> Int64 | None:
+    """The lengths of the input's axes, if several vary and are flattened to one; int64 [sequences, axes]."""
+    sizes, counts = file[f"targets/data/{_SIZES}"], stored[f"targets/data/{_SIZES}"]
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or not len(counts):
+        return None
+    axes = counts.item(0)
+    if axes < 2 or (counts != axes).any() or len(sizes) != axes * len(counts):
+        return None
+    lengths = np.asarray(read_array(sizes), np.int64).reshape(-1, axes)
+    return lengths if (lengths >= 0).all() and (lengths.prod(axis=1) == stored["inputs"]).all() else None
 
 
 def _lengths_per_dataset(path: str, lengths: Int64, tags: Tags, datasets: list[str]) -> dict[str, Int64]:
@@ -81,29 +113,6 @@ def _lengths_per_dataset(path: str, lengths: Int64, tags: Tags, datasets: list[s
             f"{path}: seqLengths has shape {list(lengths.shape)} for {len(datasets)} keys; the file is damaged"
         )
     return {name: np.ascontiguousarray(lengths[:, column]) for column, name in enumerate(datasets)}
-
-
-def _check_frames(path: str, key: str, frames: Int64, total: int) -> None:
-    if (frames < 0).any() or frames.sum() != total:
-        raise SourceError(
-            f"{path}: seqLengths adds up to {frames.sum()} frames of key {key!r} but the data has {total}; "
-            "the file is damaged, or its writer was stopped; make it again"
-        )
-
-
-def _refuse_ragged(path: str, key: str, frames: Int64, sizes: Any, counts: Int64) -> None:
-    """Refuses an input of which several axes vary in length, flattened to one: its frames aren't steps in time."""
-    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or not len(counts):
-        return
-    axes = counts.item(0)
-    if axes < 2 or (counts != axes).any() or len(sizes) != axes * len(frames):
-        return
-    products = np.prod(np.asarray(read_array(sizes), np.int64).reshape(-1, axes), axis=1)
-    if (products == frames).all():
-        raise SourceError(
-            f"{path}: key {key!r} has {axes} axes of varying length, flattened into one (their lengths are in the key "
-            f"{_SIZES!r}); such keys aren't read: name the keys to take in source.keys, without it"
-        )
 
 
 def _labels(file: Any, name: str) -> Iterable[str]:

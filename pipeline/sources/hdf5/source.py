@@ -47,6 +47,7 @@ class Hdf5Source:
         self._columns = {name: [content.columns[name] for content in contents] for name in contents[0].columns}
         self._keys = {name: columns[0].spec for name, columns in self._columns.items()}
         self._lengths = {name: np.concatenate([one.lengths[name] for one in contents]) for name in contents[0].lengths}
+        self._sizes = {name: np.concatenate([one.sizes[name] for one in contents]) for name in contents[0].sizes}
         self._tags = Tags.concatenate([content.tags for content in contents])
         self._first: list[int] = np.cumsum([0, *(len(content.tags) for content in contents)]).tolist()
         _check_unique(self._tags, contents, self._first)
@@ -80,6 +81,10 @@ class Hdf5Source:
         """
         return self._lengths[key]
 
+    def axis_sizes(self, key: str) -> Int64:
+        """Sizes of a key's ragged axes; int64 [sequences, axes]."""
+        return self._sizes[key]
+
     def read(self, key: str, sequence: int, frames: FrameRange | None = None, out: Array | None = None) -> Array:
         """Reads frames of one sequence; see `Source.read`."""
         place = bisect_right(self._first, sequence) - 1
@@ -91,7 +96,8 @@ class Hdf5Source:
             return value
         start, stop = frames or (0, self._lengths[key].item(sequence))
         if out is None:
-            out = np.empty((stop - start, *spec.unit_shape), spec.dtype)
+            shape = spec.shape_of(self._sizes[key][sequence].tolist()) if spec.ragged else spec.unit_shape
+            out = np.empty((stop - start, *shape), spec.dtype)
         if out.nbytes:
             self._fill(key, sequence, place, start, out)
         return out
@@ -108,7 +114,8 @@ class Hdf5Source:
 
     def fingerprint(self) -> Mapping[str, str]:
         """See `Source.fingerprint`; with `options`, which say what the files' datasets are taken for."""
-        parts = fingerprint_of(self._keys, self._tags, self._lengths, self._paths)
+        sizes = {f"{key}/size": own for key, own in self._sizes.items()}
+        parts = fingerprint_of(self._keys, self._tags, self._lengths | sizes, self._paths)
         said = self._options.model_dump(exclude={"path"})
         return parts | {"options": short_hash([json.dumps(said, sort_keys=True).encode()])}
 

@@ -14,10 +14,11 @@ import numpy as np
 
 from seqprep.errors import SourceError
 from seqprep.sources.hdf5.columns import Column, Content
-from seqprep.sources.hdf5.files import read_array, read_tags
+from seqprep.sources.hdf5.files import read_array
 from seqprep.sources.hdf5.naming import back_to_back, chosen, input_first, rows_of
 from seqprep.sources.hdf5.options import Hdf5Options
 from seqprep.sources.hdf5.ragged import describe_ragged, row_type
+from seqprep.sources.hdf5.strings import read_tags
 from seqprep.types import Int64, Tags
 
 TAG_NAMES = (

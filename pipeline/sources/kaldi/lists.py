@@ -112,7 +112,7 @@ def parse_target(text: str, place: str) -> Target:
         if len(parts) > 2:
             raise SourceError(f"{place}: [{found[2]}] isn't a range of rows and columns, such as [0:9,0:3]")
         rows, columns = ([*(_span(part, place) for part in parts), WHOLE])[:2]
-    if text.startswith("|") or text == "-":
+    if text.startswith("|") or text == "-" or "\0" in text:
         raise SourceError(f"{place}: {text!r} can't be read from; name a file")
     if text.endswith("|"):
         return Target(text[:-1].strip(), True, 0, rows, columns)

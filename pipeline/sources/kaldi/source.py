@@ -56,7 +56,10 @@ class KaldiSource:
         found = {key: _Found(key, own, wanted, segments, options.frame_rate) for key, own in keys.items()}
         tables = {key: _beside(name, listed[first][0]) for key, name in options.label_files.items()}
         values = {key: dict(zip(table.tags, table.values, strict=True)) for key, table in tables.items()}
-        kept = self._kept(wanted, found, values)
+        named = {key: str(paths[0]) for key, paths in listed.items()} | {
+            key: str(own.path) for key, own in tables.items()
+        }
+        kept = self._kept(wanted, found, values, named)
         self._tags = wanted.take(kept)
         self._data = {key: own.key(kept) for key, own in found.items()}
         self._keys = {key: own.spec for key, own in self._data.items()}
@@ -67,20 +70,29 @@ class KaldiSource:
             except SourceError as error:
                 raise SourceError(f"{tables[key].path}: {error}") from error
 
-    def _kept(self, wanted: Tags, found: Mapping[str, _Found], values: Mapping[str, Mapping[str, str]]) -> Int64:
-        """Places of the sequences that no key lacks."""
+    def _kept(
+        self,
+        wanted: Tags,
+        found: Mapping[str, _Found],
+        values: Mapping[str, Mapping[str, str]],
+        named: Mapping[str, str],
+    ) -> Int64:
+        """Places of the sequences that no key lacks; `named` has a file of each key."""
         missing = {key: own.missing for key, own in found.items()}
         missing |= {key: np.array([tag not in own for tag in wanted]) for key, own in values.items()}
         for key, lacks in missing.items():
             if lacks.any() and self._options.on_missing == "error":
                 tag = wanted[int(np.flatnonzero(lacks)[0])]
                 raise SourceError(
-                    f"sequence {tag!r} has no {key!r} ({lacks.sum()} such of {len(wanted)}); complete its files, or leave "
+                    f"{named[key]}: sequence {tag!r} has no {key!r} ({lacks.sum()} such of {len(wanted)}); complete its files, or leave "
                     "such sequences out by source.on_missing: drop"
                 )
         kept = np.flatnonzero(~np.logical_or.reduce(list(missing.values())))
         if not len(kept):
-            raise SourceError(f"no sequence has all of the keys {', '.join(missing)}; do their files belong together?")
+            first = next(iter(named.values()))
+            raise SourceError(
+                f"{first}: no sequence has all of the keys {', '.join(missing)}; do their files belong together?"
+            )
         return kept
 
     def __getstate__(self) -> dict[str, Any]:
