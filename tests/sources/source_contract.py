@@ -9,12 +9,15 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from seqprep.config import Document
 from seqprep.errors import SourceError
 from seqprep.sources import Source
+from seqprep.sources.registry import find_reader
 from seqprep.types import Array, FrameRange, Tags
 
 from .conftest import FreshProcess
@@ -70,6 +73,9 @@ class SourceContract:
     And `names`, `twice`, `large` and `many`, where the kind of source has such inputs.
     """
 
+    reader: ClassVar[str | None] = None
+    """`source.type` of what is tested; None of a source without one."""
+
     @pytest.fixture
     def source(self) -> Source:
         raise NotImplementedError
@@ -110,6 +116,8 @@ class SourceContract:
 
     def test_is_a_source(self, source: Source) -> None:
         assert isinstance(source, Source)
+        if self.reader is not None:
+            assert type(source) is find_reader(self.reader, Document("test"))
 
     def test_keys(self, source: Source, truth: Truth) -> None:
         assert list(source.keys) == list(truth)
