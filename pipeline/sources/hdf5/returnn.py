@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from seqprep.errors import SourceError
+from seqprep.sources.hdf5.attributes import read_text
 from seqprep.sources.hdf5.columns import Column, Content, PerSequence, Rows, Segments
 from seqprep.sources.hdf5.files import read_array
 from seqprep.sources.hdf5.groups import describe_datasets
@@ -169,8 +170,7 @@ def describe_streams(path: str, file: Any, options: Hdf5Options) -> Content:
 
 
 def _parser_of(path: str, name: str, stream: Any) -> str:
-    parser = stream.attrs.get("parser", _PARSERS[0])
-    text = parser.decode() if isinstance(parser, bytes) else str(parser)
+    text = read_text(stream, "parser") or _PARSERS[0]
     if text not in _PARSERS:
         raise SourceError(f"{path}: stream {name!r} has the parser {text!r}; known are {', '.join(_PARSERS)}")
     return text
