@@ -58,8 +58,8 @@ def format_seconds(seconds: Fraction) -> str:
 
 def format_bytes(size: float) -> str:
     """Writes a size with three digits, in powers of 1000: 1.23 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
+    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
         if abs(size) < 999.5:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
         size /= 1000
-    return f"{size:.3g} TB"
+    return f"{size:,.0f} EB" if abs(size) >= 999.5 else f"{size:.3g} EB"
