@@ -243,6 +243,16 @@ def test_booleans_and_small_floats(tmp_path: Path) -> None:
             {},
             r"'/seqTags' holds float32 \[9, 2\], not one tag",
         ),
+        (
+            {"inputs": FRAMES, "seqTags__x": [1], "seqLengths": [[9]]},
+            {},
+            r"can't be read as HDF5: 'seqTags' is no dataset but a group",
+        ),
+        (
+            {"targets__data": FRAMES, "seqTags": ["a"], "seqLengths": [[9]]},
+            {},
+            r"can't be read as HDF5: 'targets/data' is no group but a dataset",
+        ),
         ({"data": FRAMES, "lengths": [4, 4]}, {}, r"dataset 'data' float32 \[9, 2\] holds neither"),
         ({"data": FRAMES, "lengths": [4, 4]}, {"layout": "flat"}, r"lengths add up to 8 frames but there are 9"),
         ({"data": FRAMES, "lengths": [10, -1]}, {}, r"lengths or offsets lead outside of its 9 frames"),
