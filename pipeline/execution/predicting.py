@@ -199,7 +199,7 @@ def _predict(config: Config, source: Source, plan: DatasetPlan, index: Index) ->
     lengths = plan.passes[0].lengths
     return PlannedPart(
         path=folder,
-        sequences=plan.sequences,
+        sequences=index.sequences,
         keys={name: counting.key(name, frames, index) for name, frames in lengths.items()},
         shapes=len(counting.shapes),
         shards=index.shards,

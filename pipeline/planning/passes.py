@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from seqprep import hashing
 from seqprep.errors import ConfigError
 from seqprep.planning.buckets import Histogram, LengthClasses, class_widths, equal_mass_boundaries, given_boundaries
 from seqprep.planning.chunking import Cuts, Cutting, cut_sequences
@@ -185,7 +186,7 @@ def _global_plan(
         owner[some] = sequence
         hashes[some] = hash_rows(sequence_hashes[sequence], number)
         row_bytes[some] = chunk_bytes(sequence, number, lengths, cuts, rules, units)
-    order = np.argsort(hashes, kind="stable")
+    order = hashing.order_of(hashes)
     order = order[_partition(rows, "rows", rules)]
     bounds = cut_rows(row_bytes[order], rules)
     return GlobalPlan(rules, epoch, lengths, classes, before, owner, order.astype(narrow), bounds, sizes, report)
