@@ -42,8 +42,8 @@ def command(as_json: bool, **arguments: Any) -> None:
         _print_keys(name, part)
         if len(part.passes) > 1:
             _print_passes(part)
-        for line in part.dropped():
-            click.echo(f"  {line}")
+        for number, line in enumerate(part.dropped()):
+            click.echo(f"{'' if number else chr(10)}{line}")
         lengths = [f"{low:,.0f} – {high - 1:,.0f}" for low, high in pairwise(part.lengths.edges)]
         _print_histogram("frames of a sequence", lengths, part.lengths)
         shares = [f"{low:.0%} – {high:.0%}" for low, high in pairwise(part.padding.edges)]

@@ -134,10 +134,22 @@ def test_stock_tools_read_packed_rows_as_documented(tmp_path: Path, format: str)
 
 
 def test_settings_in_the_documents_are_right() -> None:
-    for text in blocks("docs/planning_batches.md", "yaml"):
+    for text in blocks("docs/planning.md", "yaml"):
         settings = {"source": {"type": "synthetic"}, "batch": {"max_sequences": 1}, "output": {"path": "out"}}
         found = yaml.safe_load(text)
         assert load_config(settings | found)
+
+
+def test_what_the_documentation_shows_of_planning(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8").partition("## seqprep plan")[2]
+    command, shown = re.search(r"```sh\n(.*?)```\n\n```text\n(.*?)```", text, re.S).groups()  # type: ignore[union-attr]
+    printed = shell(command, tmp_path)
+
+    def without_bytes(output: str) -> list[str]:  # shards hold the configuration, which grows with new settings
+        return [re.sub(r"15\d,\d{3},\d{3}|302,\d{3},\d{3}", "bytes", line) for line in output.splitlines()]
+
+    assert without_bytes(printed) == without_bytes(shown)
+    assert list(tmp_path.iterdir()) == []
 
 
 def write_inputs(checkout: Path) -> None:

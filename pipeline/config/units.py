@@ -8,8 +8,8 @@ from fractions import Fraction
 from seqprep.errors import ConfigError
 
 _UNITS = {"": 1, "B": 1}
-_UNITS |= {f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)}
-_UNITS |= {f"{letter}IB": 1024**power for power, letter in enumerate("KMGT", 1)}
+_UNITS |= {f"{letter}B": 1000**power for power, letter in enumerate("KMGTPE", 1)}
+_UNITS |= {f"{letter}IB": 1024**power for power, letter in enumerate("KMGTPE", 1)}
 
 
 def parse_bytes(value: int | str, setting: str) -> int:

@@ -149,9 +149,12 @@ def _check_rows(counts: Int64, frames: Int64, cutting: Cutting, places: Int64, r
     """Refuses a plan without rows, and says what became of the sequences."""
     if counts.any():
         return
+    size = rules.input.chunk.size_frames if rules.input.chunk else None
     reasons = {
         f"without frames in key {rules.input.name!r} (check the source)": int((frames == 0).sum()),
-        "without a full chunk (lower chunk.size, or set chunk.tail to keep)": int((cutting.short[places] > 0).sum()),
+        f"without a full chunk (chunk.size is {size}; lower it, or set chunk.tail to keep)": int(
+            (cutting.short[places] > 0).sum()
+        ),
         "without a chunk whose context is all real (pad it otherwise)": int((cutting.lacking[places] > 0).sum()),
     }
     told = ", ".join(f"{count} {reason}" for reason, count in reasons.items() if count)
