@@ -290,6 +290,12 @@ def test_booleans_and_small_floats(tmp_path: Path) -> None:
         ({"data": FRAMES}, {"layout": "flat"}, r"nothing says where its sequences lie; set source.lengths"),
         ({"a__data": FRAMES, "b__data": FRAMES[:, :1]}, {}, r"sequence 'b': 'b/data' is float32 \[9, 1\], but .* 'a'"),
         ({"a__data": FRAMES, "a__labels": [1], "b__data": FRAMES}, {}, r"sequence 'b' has no dataset 'b/labels'"),
+        (
+            {"a__x": [1, 2], "b__x": 3},
+            {},
+            r"sequence 'b': 'b/x' is int64 \[\], but that of sequence 'a' is int64 with frames",
+        ),
+        ({"a__x": 3, "b__x": [1, 2]}, {}, r"sequence 'b': 'b/x' is int64 \[2\], but .* 'a' is int64 with one value of"),
         ({"a__x": ["t"], "b__x": ["u"]}, {}, r"dataset 'a/x' holds object, not numbers"),
         (
             {"a__x": np.zeros((3, 0)), "b__x": np.zeros((3, 0))},
