@@ -1,16 +1,18 @@
 """How long planning takes, and how much memory, in every mode; each in a process of its own.
 
-    python benchmarks/planning.py [--sequences 1000000] [--modes random,global]
+    python benchmarks/planning.py [--sequences 1000000] [--modes random,global] [--commands]
 
 Sequences are as long as sentences are (lognormal, 113 frames on average), in chunks of 50 by 25: about five of them each,
 with 5 frames of context on both sides, a label per frame, and shards of 256 MB. "plan" is what the client does; "shards"
-is the planning of every row and batch of all shards, which runs in the workers.
+is the planning of every row and batch of all shards, which runs in the workers. A second table is of the command
+`seqprep plan` on sequences like these, from its start to its end.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -98,17 +100,49 @@ def measure(mode: str, sequences: int) -> dict[str, float]:
     }  # fmt: skip
 
 
+COMMANDS = {"hdf5": [], "tfrecord": ["--format", "tfrecord"], "global": ["--set", "order.scope=global"]}
+
+
+def measure_command(options: list[str], sequences: int) -> tuple[int, float, int]:
+    """Runs `seqprep plan` on made-up sequences of 115 frames on average: chunks, seconds and bytes of memory."""
+    command = [sys.executable, "-m", "seqprep", "plan", "synthetic", "out", "--json", "--order", "random",
+               "--chunk-size", "50", "--chunk-step", "25", "--context", "5", "--max-frames", "5000", "--max-sequences", "80",
+               "--set", f"source.sequences={sequences}", "--set", "source.mean_frames=115",
+               "--set", "source.min_frames=10", "--set", "source.max_frames=1000", *options]  # fmt: skip
+    started = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    printed = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - started
+    if status:
+        raise SystemExit("seqprep plan failed")
+    return json.loads(printed)["chunks"], seconds, usage.ru_maxrss * 1024
+
+
+def print_commands(sequences: int) -> None:
+    """Measures the command in every way, and prints a table."""
+    print("\n| seqprep plan | chunks | seconds | peak, MB |\n|---|---|---|---|")
+    for name, options in COMMANDS.items():
+        chunks, seconds, peak = measure_command(options, sequences)
+        print(f"| {name} | {chunks:,} | {seconds:.2f} | {peak / 1e6:.0f} |", flush=True)
+
+
 def main() -> None:
     """Runs every mode in a fresh process, and prints a table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--sequences", type=int, default=1_000_000)
     parser.add_argument("--modes", help="comma-separated beginnings of their names")
+    parser.add_argument("--commands", action="store_true", help="the second table alone")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         print(json.dumps(measure(arguments.one, arguments.sequences)))
         return
     print(f"{arguments.sequences:,} sequences\n")
+    if arguments.commands:
+        print_commands(arguments.sequences)
+        return
     print("| mode | rows | batches | shards | plan, s | shards, s | together, s | peak, MB | of it planning, MB |")
     print("|---|---|---|---|---|---|---|---|---|")
     for mode in MODES:
@@ -121,6 +155,7 @@ def main() -> None:
             f"{found['all']:.2f} | {found['plan'] + found['all']:.2f} | {found['peak'] / 1e6:.0f} | {found['more'] / 1e6:.0f} |",
             flush=True,
         )
+    print_commands(arguments.sequences)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from seqprep.cli.options import State
 from seqprep.errors import SeqprepError
 
 COMMANDS = (
-    "chunk", "inspect", "verify", "repair", "convert", "merge", "export", "bench", "stats", "sources",
+    "chunk", "plan", "inspect", "verify", "repair", "convert", "merge", "export", "bench", "stats", "sources",
 )  # fmt: skip
 """Each is `command` in the module of its name; those modules import nothing heavy until they run."""
 

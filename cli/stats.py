@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from seqprep.cli.document import assign, assignments_option, document_of_input, is_config
 from seqprep.cli.options import common, print_json, print_table
 
 
@@ -14,9 +15,7 @@ from seqprep.cli.options import common, print_json, print_table
 @click.argument("path", metavar="CONFIG.yaml | INPUT")
 @click.option("--output", "-o", type=click.Path(), help="Where to write the result, for keys.NAME.normalize.")
 @click.option("--part", help="The part of a split to measure, such as train; all together unless given.")
-@click.option(
-    "--set", "assignments", multiple=True, metavar="KEY.PATH=VALUE", help="Set anything of the configuration."
-)
+@assignments_option
 @click.option("--threads", type=click.IntRange(min=1), help="That read at once; the number of cores unless given.")
 @common
 def command(
@@ -58,19 +57,11 @@ def command(
 
 def _document(path: str, assignments: tuple[str, ...]) -> Any:
     """The configuration; for a bare input one that takes all of it."""
-    from seqprep.config import Document, parse_assignment, read_document
-    from seqprep.sources.guess import guess_source
-
-    if path.lower().endswith((".yaml", ".yml")):
-        document = read_document(path)
-    else:
-        document = Document("the command line")
-        document.set(("source",), guess_source(path).settings, "INPUT")
+    document = document_of_input(path)
+    if not is_config(path):
         document.set(("batch", "max_sequences"), 1, "INPUT")
         document.set(("output", "path"), ".", "INPUT")
-    for assignment in assignments:
-        setting, value = parse_assignment(assignment)
-        document.set(setting, value, f"--set {assignment}")
+    assign(document, assignments)
     return document
 
 

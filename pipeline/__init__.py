@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from seqprep.execution import convert as convert
     from seqprep.execution import export as export
     from seqprep.execution import merge as merge
+    from seqprep.execution import plan as plan
     from seqprep.execution import repair as repair
     from seqprep.execution import stats as stats
     from seqprep.execution import verify as verify
@@ -50,6 +51,7 @@ _HOMES = {
     "merge": "seqprep.execution",
     "mix": "seqprep.runtime",
     "open_source": "seqprep.sources",
+    "plan": "seqprep.execution",
     "repair": "seqprep.execution",
     "stats": "seqprep.execution",
     "stitch": "seqprep.runtime",

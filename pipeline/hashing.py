@@ -64,10 +64,36 @@ def keyed(key: int, values: npt.ArrayLike) -> UInt64:
     return mix(mix(values) ^ np.uint64(key))
 
 
+def order_of(hashes: UInt64) -> npt.NDArray[np.int64]:
+    """Sorts hashes: `np.argsort(hashes, kind="stable")`, but several times as fast where few are equal.
+
+    The high bits of each hash are sorted together with its place in the low ones; the few whose high bits are equal are
+    then sorted by all of them.
+
+    Args:
+        hashes: uint64 [n].
+
+    Returns:
+        int64 [n]: places.
+    """
+    bits = np.uint64(max(len(hashes) - 1, 1).bit_length())
+    packed = hashes >> bits << bits
+    packed |= np.arange(len(hashes), dtype=np.uint64)
+    packed.sort()
+    order = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
+    packed >>= bits
+    equal = packed[1:] == packed[:-1]
+    if equal.any():
+        again = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+        places = order[again]
+        order[again] = places[np.argsort(hashes[places], kind="stable")]
+    return order
+
+
 def permutation(key: int, size: int) -> npt.NDArray[np.int64]:
     """Gives the numbers 0 … size−1 in a random order that depends on the key alone.
 
     Returns:
         int64 [size].
     """
-    return np.argsort(keyed(key, np.arange(size)), kind="stable")
+    return order_of(keyed(key, np.arange(size)))

@@ -3,7 +3,8 @@
 TensorFlow itself is imported when one of these is first called; the extra `seqprep[tensorflow]` brings it.
 """
 
+from seqprep.runtime.staging import Stage, StageMetrics
 from seqprep.runtime.tensorflow_dataset import dataset
-from seqprep.runtime.tensorflow_staging import Stage, StageMetrics, stage
+from seqprep.runtime.tensorflow_staging import stage
 
 __all__ = ["Stage", "StageMetrics", "dataset", "stage"]

@@ -591,12 +591,15 @@ class TestSizes:
             (256_000_000, "256 MB"),
             (1.5e9, "1.5 GB"),
             (2e12, "2 TB"),
+            (999.6e12, "1 PB"),
+            (2.5e18, "2.5 EB"),
+            (1.2e22, "12,000 EB"),
         ],
     )
     def test_sizes_are_written_with_three_digits(self, size: float, text: str) -> None:
         assert format_bytes(size) == text
 
-    @given(st.integers(1, 10**14))
+    @given(st.integers(1, 10**20))
     @thorough
     def test_written_sizes_are_read_to_three_digits(self, size: int) -> None:
         assert parse_bytes(format_bytes(size), "setting") == pytest.approx(size, rel=0.006)

@@ -19,7 +19,12 @@ import pytest
 import yaml
 
 import seqprep
+from seqprep.cli.main import main
 from seqprep.config import load_config
+from seqprep.sources.registry import BUILT_IN
+
+from .sources.formats import example, record
+from .sources.kaldi_files import binary, write_ark, write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"source": {"type": "synthetic", "sequences": 40}, "batch": {"max_frames": 3000, "max_sequences": 40},
@@ -129,14 +134,26 @@ def test_stock_tools_read_packed_rows_as_documented(tmp_path: Path, format: str)
 
 
 def test_settings_in_the_documents_are_right() -> None:
-    for text in blocks("docs/planning_batches.md", "yaml"):
+    for text in blocks("docs/planning.md", "yaml"):
         settings = {"source": {"type": "synthetic"}, "batch": {"max_sequences": 1}, "output": {"path": "out"}}
         found = yaml.safe_load(text)
         assert load_config(settings | found)
 
 
-@pytest.mark.parametrize("name", ["synthetic", "hdf5", "audio", "tokens", "parquet", "series"])
-def test_sample_configurations(checkout: Path, name: str) -> None:
+def test_what_the_documentation_shows_of_planning(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8").partition("## seqprep plan")[2]
+    command, shown = re.search(r"```sh\n(.*?)```\n\n```text\n(.*?)```", text, re.S).groups()  # type: ignore[union-attr]
+    printed = shell(command, tmp_path)
+
+    def without_bytes(output: str) -> list[str]:  # shards hold the configuration, which grows with new settings
+        return [re.sub(r"15\d,\d{3},\d{3}|302,\d{3},\d{3}", "bytes", line) for line in output.splitlines()]
+
+    assert without_bytes(printed) == without_bytes(shown)
+    assert list(tmp_path.iterdir()) == []
+
+
+def write_inputs(checkout: Path) -> None:
+    """What the sample configurations read."""
     (checkout / "corpus").mkdir()
     with h5py.File(checkout / "corpus" / "a.hdf", "w") as file:
         file["inputs"] = np.zeros((90, 3), np.float32)
@@ -157,7 +174,52 @@ def test_sample_configurations(checkout: Path, name: str) -> None:
     )
     sales = (f"{store},{day},{day if day % 7 else ''},1.5" for day in range(1, 90) for store in ("north", "south"))
     (checkout / "sales.csv").write_text("\n".join(["store,day,amount,price", *sales]))
-    shell(f"seqprep chunk sample_configs/{name}.yaml && seqprep verify shards/{name}", checkout)
+    write_kaldi(checkout)
+    write_arrays(checkout)
+
+
+def write_kaldi(checkout: Path) -> None:
+    for name in ("data/train", "exp"):
+        (checkout / name).mkdir(parents=True)
+    features = {tag: binary(np.zeros((100, 3), np.float32)) for tag in "abc"}
+    labels = {tag: binary(np.arange(34 + place)) for place, tag in enumerate("ab")}  # one is too long, one is missing
+    write_table(checkout / "data/train/feats.scp", write_ark(checkout / "data/train/feats.ark", features))
+    write_table(checkout / "data/train/utt2spk", dict.fromkeys("abc", "ann"))
+    write_table(checkout / "exp/ali.scp", write_ark(checkout / "exp/ali.ark", labels))
+
+
+def write_arrays(checkout: Path) -> None:
+    for name in ("features", "records"):
+        (checkout / name).mkdir()
+    for place, tag in enumerate("abc"):
+        frames = np.zeros((70 + place, 8), np.float32)
+        np.savez(checkout / f"features/{tag}.npz", data=frames, embedding=np.ones(4))
+        named = {"utterance": [tag.encode()], "audio/features": frames.reshape(-1), "labels": np.arange(70 + place)}
+        (checkout / f"records/{tag}.tfrecord").write_bytes(record(example(named)))
+    pyarrow.parquet.write_table(
+        pyarrow.table({"id": ["b", "a"], "classes": [[1] * 71, [2] * 70]}), checkout / "labels.parquet"
+    )
+
+
+SAMPLES = sorted(path.stem for path in (ROOT / "sample_configs").glob("*.yaml"))
+
+
+def test_a_sample_of_each_reader() -> None:
+    texts = [(ROOT / "sample_configs" / f"{name}.yaml").read_text(encoding="utf-8") for name in SAMPLES]
+    assert {kind for text in texts for kind in re.findall(r"^  type: (\w+)$", text, re.M)} == set(BUILT_IN)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_sample_configurations(checkout: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    write_inputs(checkout)
+    monkeypatch.chdir(checkout)
+    for command in (["chunk", f"sample_configs/{name}.yaml", "--workers", "1"], ["verify", f"shards/{name}"]):
+        with pytest.raises(SystemExit) as ended:
+            main(command)
+        assert not ended.value.code
+    assert f"seqprep chunk sample_configs/{name}.yaml" in (ROOT / "sample_configs" / f"{name}.yaml").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_files_of_returnn_keep_values_tags_and_lengths(shared_data: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqprep.hashing import key_of, keyed, mix, mix_int, permutation
+from seqprep.hashing import key_of, keyed, mix, mix_int, order_of, permutation
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 KEYS = st.integers(0, 2**64 - 1)
@@ -82,3 +82,10 @@ def test_hashes_look_uniform() -> None:
     assert bits.mean(axis=0) == pytest.approx(0.5, abs=0.01)  # five deviations
     counts = np.bincount((keyed(key_of(3), np.arange(1 << 16)) % np.uint64(64)).astype(int))
     assert counts == pytest.approx(1024, abs=160)
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 9) | st.integers(2**64 - 9, 2**64 - 1), max_size=40))
+def test_hashes_are_sorted_by_all_their_bits_and_equal_ones_keep_their_order(hashes: list[int]) -> None:
+    values = np.array(hashes, np.uint64)
+    assert order_of(values).tolist() == sorted(range(len(hashes)), key=hashes.__getitem__)
+    assert values.tolist() == hashes

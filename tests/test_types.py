@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqprep import hashing
 from seqprep.types import KeySpec, Tags
 
 TAGS = st.lists(st.text(max_size=12) | st.text("ab/é", max_size=3), max_size=30)
@@ -108,3 +109,22 @@ def test_duplicate(texts: list[str]) -> None:
     pairs = [(firsts[text], place) for place, text in enumerate(texts) if firsts.setdefault(text, place) != place]
     expected = min(pairs, default=None)
     assert Tags.of(texts).duplicate() == expected
+
+
+@given(st.lists(st.binary(max_size=9), max_size=9), st.integers(0, 3000))
+def test_a_tags_hash_is_its_own_wherever_it_stands(tags: list[bytes], size: int) -> None:
+    tags = [*tags, b"x" * size, *tags]
+
+    def alone(tag: bytes) -> int:
+        terms = (hashing.mix_int(place * 256 + byte) for place, byte in enumerate(tag))
+        whole = sum(terms) % 2**64 ^ hashing.mix_int(len(tag))
+        return hashing.mix_int(hashing.mix_int(whole))
+
+    assert Tags.of(tags).hashes().tolist() == [alone(tag) for tag in tags]
+
+
+def test_tags_of_many_blocks_are_hashed_as_one_by_one() -> None:
+    tags = [f"tag-{number % 977}" for number in range(40_000)]
+    found = Tags.of(tags).hashes()
+    assert found[:977].tolist() == Tags.of(tags[:977]).hashes().tolist()
+    assert np.array_equal(found[977:], found[:-977])

@@ -8,8 +8,8 @@ from fractions import Fraction
 from seqprep.errors import ConfigError
 
 _UNITS = {"": 1, "B": 1}
-_UNITS |= {f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)}
-_UNITS |= {f"{letter}IB": 1024**power for power, letter in enumerate("KMGT", 1)}
+_UNITS |= {f"{letter}B": 1000**power for power, letter in enumerate("KMGTPE", 1)}
+_UNITS |= {f"{letter}IB": 1024**power for power, letter in enumerate("KMGTPE", 1)}
 
 
 def parse_bytes(value: int | str, setting: str) -> int:
@@ -58,8 +58,8 @@ def format_seconds(seconds: Fraction) -> str:
 
 def format_bytes(size: float) -> str:
     """Writes a size with three digits, in powers of 1000: 1.23 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
+    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
         if abs(size) < 999.5:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
         size /= 1000
-    return f"{size:.3g} TB"
+    return f"{size:,.0f} EB" if abs(size) >= 999.5 else f"{size:.3g} EB"

@@ -4,6 +4,7 @@ from seqprep.execution.converting import convert
 from seqprep.execution.exporting import Export, export
 from seqprep.execution.merging import merge
 from seqprep.execution.planning import SourcePlan, plan_source
+from seqprep.execution.predicting import PlannedPart, plan
 from seqprep.execution.repairing import Repair, repair
 from seqprep.execution.run import Progress, Summary, chunk
 from seqprep.execution.statistics import stats
@@ -13,6 +14,7 @@ from seqprep.execution.verifying import Verification, verify
 __all__ = [
     "Export",
     "KeyStatistics",
+    "PlannedPart",
     "Progress",
     "Repair",
     "SourcePlan",
@@ -23,6 +25,7 @@ __all__ = [
     "describe_statistics",
     "export",
     "merge",
+    "plan",
     "plan_source",
     "repair",
     "stats",

@@ -10,7 +10,7 @@ from seqprep.execution.gather import ShardGatherer
 from seqprep.execution.planning import plan_source
 from seqprep.execution.resume import differences
 from seqprep.execution.run import describe_run
-from seqprep.execution.task import shard_table
+from seqprep.execution.task import shard_table, tags_of_rows
 from seqprep.shards import Dataset, Fault, ShardReader, ShardTable
 from seqprep.sources import Source
 from seqprep.types import Array
@@ -59,7 +59,7 @@ class SourceComparison:
         """
         task = self._plan.task(shard)
         plan = task.plan()
-        table = shard_table(plan, task, self._stored, self._source.tags)
+        table = shard_table(plan, task, self._stored, tags_of_rows(plan, self._source.tags))
         pads = {name: key.pad_value for name, key in self._config.keys.items()}
         gatherer = ShardGatherer(self._source, task, plan, self._stored, pads, self._normalizers)
         faults: list[Fault] = []

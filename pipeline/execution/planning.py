@@ -81,7 +81,8 @@ def _aligned(
 ) -> tuple[Alignment, Selected]:
     """Brings the keys of the selected sequences together, and leaves those out that the rules drop."""
     places = selected.places
-    found = align_lengths({name: frames[places] for name, frames in lengths.items()}, rules, tags.take(places))
+    own = tags if len(places) == len(tags) else tags.take(places)  # places ascend
+    found = align_lengths({name: frames[places] for name, frames in lengths.items()}, rules, own)
     whole = {name: np.array(frames, np.int64) for name, frames in lengths.items()}
     for name, frames in found.lengths.items():
         whole[name][places] = frames

@@ -153,13 +153,13 @@ def _make(
         job = job_for(config, source, run.index, normalizers, run.folder, storage, lock)
         records = run_tasks(job, run.plan, range(len(run.plan)), workers, advance)
         shards = [records[number] for number in range(len(run.plan))]
-        _check_batches(shards, run.plan, config)
+        check_batches(shards, run.plan, config)
         return shards
 
     return make_dataset(run.folder, run.index, len(run.plan), storage, overwrite, make_shards)
 
 
-def _check_batches(shards: Sequence[ShardRecord], plan: DatasetPlan, config: Config) -> None:
+def check_batches(shards: Sequence[ShardRecord], plan: DatasetPlan, config: Config) -> None:
     """Refuses a dataset that `drop_last` has left without a batch."""
     batches = [0] * len(plan.passes)
     for shard in shards:

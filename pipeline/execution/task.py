@@ -25,7 +25,7 @@ from seqprep.shards import (
     write_shard,
 )
 from seqprep.sources import Source
-from seqprep.types import Array, Int64, KeySpec, Tags
+from seqprep.types import Array, KeySpec, Tags
 
 Advance = Callable[[int, int], None]
 """Told after each batch: rows and bytes done since the last call."""
@@ -79,7 +79,7 @@ def run_task(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
 def _make_shard(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
     path = job.folder / shard_name(numbered.number, numbered.count, job.format)
     plan = numbered.task.plan()
-    table = shard_table(plan, numbered.task, job.stored, job.source.tags)
+    table = shard_table(plan, numbered.task, job.stored, tags_of_rows(plan, job.source.tags))
     finished = finished_shard(path, job.fingerprint, table)
     if finished is not None:
         advance(numbered.task.rows, 0)
@@ -129,7 +129,7 @@ def shard_table(plan: ShardPlan, task: ShardTask, stored: Mapping[str, KeySpec],
         plan: its rows and batches.
         task: of which that is the plan.
         stored: the stored keys.
-        tags: of all sequences of the source.
+        tags: of its rows, from `tags_of_rows`.
     """
     fields: dict[str, Array] = {"seq_idx": plan.sequence}
     for name, rows in plan.keys.items():
@@ -152,7 +152,7 @@ def shard_table(plan: ShardPlan, task: ShardTask, stored: Mapping[str, KeySpec],
         batch_frames={name: plan.batch_frames(name) for name in plan.keys},
         batch_sizes={name: plan.batch_sizes(name) for name in plan.sizes},
         fields=fields,
-        tags=_tags_of(plan.sequence, tags),
+        tags=tags,
         batch_segments=None if plan.segments is None else np.diff(plan.bounds),
         epoch=task.epoch,
         dropped_rows=plan.dropped.rows,
@@ -160,8 +160,14 @@ def shard_table(plan: ShardPlan, task: ShardTask, stored: Mapping[str, KeySpec],
     )
 
 
-def _tags_of(sequence: Int64, tags: Tags) -> Tags:
-    """The tags of rows; "" for an empty one."""
+def tags_of_rows(plan: ShardPlan, tags: Tags) -> Tags:
+    """The tags of a shard's rows; "" for an empty one.
+
+    Args:
+        plan: the shard's rows.
+        tags: of all sequences of the source.
+    """
+    sequence = plan.sequence
     real = sequence != NO_ROW
     sizes = np.zeros(len(sequence), np.int64)
     taken = tags.take(sequence[real])

@@ -27,7 +27,7 @@ from seqprep.planning.layout_rules import BatchRule, OrderRule
 from seqprep.planning.packing import positions, scatter, segment_ids
 from seqprep.planning.passes import GlobalPlan, PassPlan, make_plan
 from seqprep.planning.plan import KeyRows, Plan, ShardPlan, ShardTask
-from seqprep.planning.report import Count, CutReport, OverBudget, Report, cut_lines, joined
+from seqprep.planning.report import Count, CutReport, OverBudget, Report, joined, report_lines
 from seqprep.planning.rules import Rules, resolve
 from seqprep.planning.selection import Selected, SelectRule, SplitRule, count_of, select
 
@@ -62,7 +62,6 @@ __all__ = [
     "align_lengths",
     "count_chunks",
     "count_of",
-    "cut_lines",
     "expected_lengths",
     "gather_places",
     "joined",
@@ -70,6 +69,7 @@ __all__ = [
     "needed_frames",
     "plan_parts",
     "positions",
+    "report_lines",
     "resolve",
     "scatter",
     "segment_ids",

@@ -35,7 +35,7 @@ def order_sequences(places: Int64, lengths: Int64, rules: Rules, epoch: int = 0)
         return places[np.argsort(lengths, kind="stable")]
     if by == "sorted_reverse":
         return places[np.argsort(-lengths, kind="stable")]
-    drawn = np.argsort(hashing.keyed(hashing.key_of(rules.seed, epoch, _SEQUENCES), places), kind="stable")
+    drawn = hashing.order_of(hashing.keyed(hashing.key_of(rules.seed, epoch, _SEQUENCES), places))
     if by == "laplace":
         drawn = drawn[_up_and_down(lengths[drawn], _groups(rules, len(places)))]
     return places[drawn]
@@ -95,4 +95,4 @@ def order_rows(sequence: Int64, number: Int64, rules: Rules, epoch: int = 0) -> 
     """
     if rules.order != "random":
         return np.arange(len(sequence))
-    return np.argsort(hash_rows(hash_sequences(sequence, rules, epoch), number), kind="stable")
+    return hashing.order_of(hash_rows(hash_sequences(sequence, rules, epoch), number))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from seqprep import hashing
 from seqprep.errors import ConfigError
 from seqprep.planning.buckets import Histogram, LengthClasses, class_widths, equal_mass_boundaries, given_boundaries
 from seqprep.planning.chunking import Cuts, Cutting, cut_sequences
@@ -149,9 +150,12 @@ def _check_rows(counts: Int64, frames: Int64, cutting: Cutting, places: Int64, r
     """Refuses a plan without rows, and says what became of the sequences."""
     if counts.any():
         return
+    size = rules.input.chunk.size_frames if rules.input.chunk else None
     reasons = {
         f"without frames in key {rules.input.name!r} (check the source)": int((frames == 0).sum()),
-        "without a full chunk (lower chunk.size, or set chunk.tail to keep)": int((cutting.short[places] > 0).sum()),
+        f"without a full chunk (chunk.size is {size}; lower it, or set chunk.tail to keep)": int(
+            (cutting.short[places] > 0).sum()
+        ),
         "without a chunk whose context is all real (pad it otherwise)": int((cutting.lacking[places] > 0).sum()),
     }
     told = ", ".join(f"{count} {reason}" for reason, count in reasons.items() if count)
@@ -182,7 +186,7 @@ def _global_plan(
         owner[some] = sequence
         hashes[some] = hash_rows(sequence_hashes[sequence], number)
         row_bytes[some] = chunk_bytes(sequence, number, lengths, cuts, rules, units)
-    order = np.argsort(hashes, kind="stable")
+    order = hashing.order_of(hashes)
     order = order[_partition(rows, "rows", rules)]
     bounds = cut_rows(row_bytes[order], rules)
     return GlobalPlan(rules, epoch, lengths, classes, before, owner, order.astype(narrow), bounds, sizes, report)

@@ -125,9 +125,13 @@ class Report:
         return asdict(self)
 
 
-def cut_lines(described: Mapping[str, Any]) -> list[str]:
-    """The lines of a `CutReport` that was stored as a dict."""
-    return CutReport(**described).lines()
+def report_lines(described: Mapping[str, Any]) -> list[str]:
+    """Says in words what a `Report` that was stored as a dict has left out and changed, a line each."""
+    lines = []
+    for reason, count in described.get("left_out", {}).items():
+        told = ", ".join(f"{number:,} {what}" for what, number in count.items() if number)
+        lines.append(f"left out by {reason}: {told}")
+    return lines + CutReport(**described.get("cut", {})).lines()
 
 
 ROW_FRAMES = "batch.row_frames"

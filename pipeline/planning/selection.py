@@ -49,6 +49,13 @@ class SelectRule:
             wanted=wanted,
         )
 
+    def value_of(self, setting: str) -> str:
+        """Writes a setting's value in parentheses, for messages; nothing for the file of tags."""
+        value = getattr(self, setting.removeprefix("select."), None)
+        if isinstance(value, tuple):
+            value = ", ".join(map(repr, value))
+        return "" if value is None else f" ({value})"
+
 
 @dataclass(frozen=True)
 class Selected:
@@ -79,7 +86,9 @@ def select(lengths: Int64, counts: Int64, tags: Tags, rule: SelectRule) -> Selec
         if gone.any():
             left_out[reason] = count_of(gone, lengths, counts)
     if len(kept) and not kept.any():
-        reasons = ", ".join(f"{count.sequences:,} by {reason}" for reason, count in left_out.items())
+        reasons = ", ".join(
+            f"{count.sequences:,} by {reason}{rule.value_of(reason)}" for reason, count in left_out.items()
+        )
         raise ConfigError(f"select leaves none of the {len(kept):,} sequences: {reasons} were left out; loosen that")
     return Selected(np.flatnonzero(kept), left_out)
 

@@ -51,7 +51,7 @@ NAMES = Names()
 
 
 @dataclass(frozen=True)
-class Staged:
+class _Staged:
     """Stands for a batch in the area."""
 
     names: tuple[str, ...]
@@ -61,7 +61,7 @@ class Staged:
     """Those that stay on the host."""
 
 
-class Area:
+class TensorflowArea:
     """One staging area, under a name that no other live area has.
 
     TensorFlow bounds nothing here, and blocks for good where there is nothing to take: the caller keeps count.
@@ -75,7 +75,7 @@ class Area:
         self._device = device
         self._name = NAMES.take()
 
-    def check_eager(self) -> None:
+    def check(self) -> None:
         """Refuses to be traced: a traced Unstage would run once per call of the graph, and nobody could count it.
 
         Raises:
@@ -84,7 +84,7 @@ class Area:
         if not self._tf.executing_eagerly():
             raise SeqprepError("a stage is iterated inside a tf.function; iterate outside, and call it with each batch")
 
-    def put(self, batch: Mapping[str, Any]) -> Staged:
+    def put(self, batch: Mapping[str, Any]) -> _Staged:
         """Copies a batch to the device, or only imports it if that is the CPU.
 
         Args:
@@ -100,9 +100,9 @@ class Area:
                     host[name] = value
             if tensors:
                 self._tf.raw_ops.Stage(values=list(tensors.values()), shared_name=self._name)
-        return Staged(tuple(batch), [tensor.dtype for tensor in tensors.values()], host)
+        return _Staged(tuple(batch), [tensor.dtype for tensor in tensors.values()], host)
 
-    def take(self, staged: Staged) -> dict[str, Any]:
+    def take(self, staged: _Staged) -> dict[str, Any]:
         """Takes the oldest batch out, of which `put` gave this description.
 
         Returns:

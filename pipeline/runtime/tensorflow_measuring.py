@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from seqprep.runtime.loader import Loader
 from seqprep.runtime.ranges import Batch
-from seqprep.runtime.tensorflow_area import Area
+from seqprep.runtime.tensorflow_area import TensorflowArea
 from seqprep.runtime.tensorflow_staging import stage
 
 _REPEATS = 500
@@ -55,7 +55,7 @@ def measure_staging(
     batches = sum(1 for _ in loader)
     read = (time.perf_counter() - started) / max(batches, 1)
     with stage(loader, device=device, depth=depth) as staged:
-        put, take = _measure_area(Area(staged.device), loader.batch(0))
+        put, take = _measure_area(TensorflowArea(staged.device), loader.batch(0))
         step = max(factor * (read + put + take), least_step_seconds)
         started = time.perf_counter()
         for _ in staged:
@@ -72,7 +72,7 @@ def measure_staging(
     )
 
 
-def _measure_area(area: Area, batch: Batch) -> tuple[float, float]:
+def _measure_area(area: TensorflowArea, batch: Batch) -> tuple[float, float]:
     """Seconds of one `put` and of one `take`."""
     area.take(area.put(batch))  # the first call of a kind makes its kernels
     put = take = 0.0

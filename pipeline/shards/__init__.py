@@ -7,13 +7,14 @@ from seqprep.shards.decoding import Decoder
 from seqprep.shards.flat_hdf5 import FlatHdf5Writer
 from seqprep.shards.index import INDEX_NAME, Index, read_index, write_index
 from seqprep.shards.lock import LOCK_NAME, FolderLock, SharedLock
+from seqprep.shards.prediction import shard_bytes
 from seqprep.shards.reading import ShardReader
 from seqprep.shards.rebuilding import dataset_of, find_shards, rebuild_sidecar, shard_count
 from seqprep.shards.sidecar import Sidecar, read_sections, read_sidecar, sidecar_path
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
 from seqprep.shards.verification import Fault, verify_index, verify_record, verify_shard
-from seqprep.shards.writing import ShardRecord, record_of, shard_name, write_shard
+from seqprep.shards.writing import ShardRecord, record_of, record_of_table, shard_name, write_shard
 
 __all__ = [
     "INDEX_NAME",
@@ -41,6 +42,8 @@ __all__ = [
     "read_sidecar",
     "rebuild_sidecar",
     "record_of",
+    "record_of_table",
+    "shard_bytes",
     "shard_count",
     "shard_name",
     "sidecar_path",

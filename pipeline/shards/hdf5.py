@@ -9,7 +9,9 @@ faster and needs no lock.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from seqprep.shards.hdf5_file import Skeleton, create_dataset, new_file, plain_b
 from seqprep.shards.sidecar import Pieces
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
-from seqprep.types import Array, Int64, UInt32
+from seqprep.types import Array, Int64, UInt32, numpy_dtype
 
 SUFFIX = ".h5"
 
@@ -78,10 +80,7 @@ class Hdf5Writer:
         self.partial = partial_path(path)
         self._storage = storage
         begins = {key: table.units_before(key) for key in table.keys}
-        small = side_tables(table, {key: places[:-1] for key, places in begins.items()}, description)
-        datasets = {name: (array.shape, array.dtype.name) for name, array in small.items()}
-        for key, spec in table.keys.items():
-            datasets[key] = ((int(begins[key][-1]), *spec.unit_shape), spec.dtype)
+        small, datasets = _datasets(table, begins, description)
         self.crcs: dict[str, UInt32] = {key: np.zeros(len(table.batch_rows), np.uint32) for key in table.keys}
         skeleton = Skeleton()
         places = _build(skeleton, datasets)
@@ -121,7 +120,40 @@ class Hdf5Writer:
         """Nothing is open but the descriptor."""
 
 
-def _build(skeleton: Skeleton, datasets: Mapping[str, tuple[tuple[int, ...], str]]) -> dict[str, int]:
+_Datasets = dict[str, tuple[tuple[int, ...], str]]
+"""From the path in the file to shape and dtype."""
+
+
+def _datasets(table: ShardTable, begins: Mapping[str, Int64], description: bytes) -> tuple[dict[str, Array], _Datasets]:
+    """The small datasets, and the shape and dtype of all of them; `begins` has each key's total at its end."""
+    small = side_tables(table, {key: places[:-1] for key, places in begins.items()}, description)
+    datasets = {name: (array.shape, array.dtype.name) for name, array in small.items()}
+    for key, spec in table.keys.items():
+        datasets[key] = ((int(begins[key][-1]), *spec.unit_shape), spec.dtype)
+    return small, datasets
+
+
+def hdf5_bytes(table: ShardTable, description: bytes) -> int:
+    """Bytes of the uncompressed file that holds a table: those of its datasets, and what the same file has without them.
+
+    Args:
+        table: what the shard holds; of the tags, the sizes alone matter.
+        description: of the dataset, JSON; its size alone matters.
+    """
+    _, datasets = _datasets(table, {key: table.units_before(key) for key in table.keys}, description)
+    payload = sum(math.prod(shape) * numpy_dtype(dtype).itemsize for shape, dtype in datasets.values())
+    return payload + _skeleton_bytes(tuple((name, len(shape), dtype) for name, (shape, dtype) in datasets.items()))
+
+
+@lru_cache(64)
+def _skeleton_bytes(datasets: tuple[tuple[str, int, str], ...]) -> int:
+    """Bytes of a file whose datasets, of these names, numbers of axes and dtypes, are empty."""
+    skeleton = Skeleton()
+    _build(skeleton, {name: ((0,) * axes, dtype) for name, axes, dtype in datasets})
+    return skeleton.size
+
+
+def _build(skeleton: Skeleton, datasets: _Datasets) -> dict[str, int]:
     """Makes the file with all its datasets allocated, and gives the file offset of each (0 for one without bytes)."""
     with new_file(skeleton) as file:
         made = {name: create_dataset(file, name, shape, dtype) for name, (shape, dtype) in datasets.items()}

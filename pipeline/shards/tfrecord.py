@@ -92,6 +92,24 @@ def _column(name: str, values: Array) -> tuple[str, str, tuple[int, ...], int, m
     return name, values.dtype.name, values.shape[1:], nbytes, memoryview(little.tobytes())
 
 
+def check_record(path: Path, batch: int, size: int) -> None:
+    """Refuses a record that is larger than one can be.
+
+    Args:
+        path: of the shard.
+        batch: its number in the shard.
+        size: bytes of its message.
+
+    Raises:
+        OutputError: it is too large.
+    """
+    if size > MAX_RECORD_BYTES:
+        raise OutputError(
+            f"{path}: batch {batch} has {size} bytes, more than a TFRecord can hold ({MAX_RECORD_BYTES}); "
+            "lower batch.max_frames or batch.max_sequences, or use output.format hdf5"
+        )
+
+
 class TfRecordWriter:
     """Writes one shard, batch by batch in order, under its partial name.
 
@@ -142,11 +160,7 @@ class TfRecordWriter:
             size += len(head) + len(flat)
         features = _delimited(1, size)  # Example.features
         length = len(features) + size
-        if length > MAX_RECORD_BYTES:
-            raise OutputError(
-                f"{self.partial}: batch {batch} has {length} bytes, more than a TFRecord can hold ({MAX_RECORD_BYTES}); "
-                "lower batch.max_frames or batch.max_sequences, or use output.format hdf5"
-            )
+        check_record(self.partial, batch, length)
         count = length.to_bytes(8, "little")
         parts = [count, masked(checksum(count)).to_bytes(4, "little"), features, *parts]
         crc = 0

@@ -132,11 +132,15 @@ def write_shard(
 
 def record_of(name: str, sidecar: Sidecar, sidecar_crc32c: int) -> ShardRecord:
     """What the index will say of a finished shard."""
-    table = sidecar.table
+    return record_of_table(name, sidecar.table, sidecar.file_bytes, sidecar_crc32c)
+
+
+def record_of_table(name: str, table: ShardTable, file_bytes: int, sidecar_crc32c: int) -> ShardRecord:
+    """The same, from what the shard holds."""
     first = next(name for name, spec in table.keys.items() if spec.has_time)
     return ShardRecord(
         name=name,
-        bytes=sidecar.file_bytes,
+        bytes=file_bytes,
         batches=len(table.batch_rows),
         rows=table.rows,
         frames=int(table.fields[f"{first}/size0"].sum()),

@@ -23,6 +23,7 @@ _TYPES = {
     ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".scp": "kaldi", ".ark": "kaldi",
 }  # fmt: skip
+_RECORDINGS = "wav.scp"
 _MANIFESTS = ("csv", "jsonl")
 """Types whose files may also list audio files, or stand beside data of another type."""
 
@@ -50,6 +51,9 @@ def guess_source(path: str, kind: str | None = None) -> Guess:
     if path == "synthetic" and kind in (None, "synthetic"):
         return Guess({"type": "synthetic"})
     found = _type_of(Path(path)) if Path(path).is_file() else None
+    recordings = _recordings(Path(path)) if kind in (None, "audio") else None
+    if recordings is not None:
+        return Guess({"type": "audio", "manifest": str(recordings)})
     if kind is not None:
         if found is None and kind in _TYPES.values():
             _files(path)  # or there is nothing
@@ -59,6 +63,14 @@ def guess_source(path: str, kind: str | None = None) -> Guess:
     if found is None:
         raise ConfigError(f"{path}: can't tell what kind of input this is; say it with --source, such as --source hdf5")
     return _guess_text(path, found) if found in _MANIFESTS else Guess({"type": found, "path": path})
+
+
+def _recordings(path: Path) -> Path | None:
+    """Kaldi's list of recordings, where a path is one, or a data folder without features."""
+    inside = path / _RECORDINGS
+    if path.is_dir() and inside.is_file() and not (path / "feats.scp").is_file():
+        return inside
+    return path if path.name == _RECORDINGS and path.is_file() else None
 
 
 def _type_of(file: Path) -> str | None:

@@ -49,14 +49,19 @@ class SyntheticSource:
         """The section `source` with `type: synthetic`."""
 
         sequences: int = Field(default=1000, ge=1, le=10**9)
+        """How many."""
         seed: int = 0
+        """Another one gives other sequences."""
         features: int = Field(default=40, ge=1, le=1 << 20)
         """Values per frame of `data`."""
         min_frames: int = Field(default=20, ge=0, le=1 << 53)
+        """Of the shortest sequences."""
         mean_frames: float = Field(default=400, gt=0, allow_inf_nan=False)
         """About the mean of all lengths; most are shorter, a few much longer."""
         max_frames: int = Field(default=2000, ge=1, le=1 << 53)
+        """Of the longest sequences."""
         classes: int = Field(default=20, ge=3, le=1 << 16)
+        """How many there are of them."""
         label_rate: int = Field(default=1, ge=1, le=(1 << 31) - 1)
         """Frames for which one entry of `classes` stands: the first of them has that class."""
 

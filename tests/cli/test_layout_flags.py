@@ -63,7 +63,7 @@ def test_a_warning_is_one_line_on_stderr(tmp_path: Path) -> None:
         (["--bucket", "auto"], "--bucket: batch.bucket is 'auto': it has to be none, sorted, {auto: 8} or {boundaries: [100, 200]}"),
         (["--pad-to", "7.5"], "--pad-to: batch.pad_to is '7.5': it has to be longest, bucket, or a number of frames"),
         (["--epochs", "0"], "--epochs: epochs is 0: it has to be greater than or equal to 1"),
-        (["--set", "select.include=nobody"], "select leaves none of the 50 sequences: 50 by select.include were left out; loosen that"),
+        (["--set", "select.include=nobody"], "select leaves none of the 50 sequences: 50 by select.include ('nobody') were left out; loosen that"),
         (["--partition", "51/60"], "partition is 51/60, but there are only 50 sequences, so this part is empty; use fewer parts"),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seqprep.errors import ConfigError
-from seqprep.execution.task import shard_table
+from seqprep.execution.task import shard_table, tags_of_rows
 from seqprep.planning import ChunkRule, KeyRule, Rules, make_plan
 from seqprep.types import KeySpec, Tags
 
@@ -17,7 +17,7 @@ MOST = (1 << 31) - 1
 
 def table_of(rule: KeyRule, length: int) -> object:
     task = make_plan({"data": np.array([length])}, Rules(keys=(rule,))).task(0)
-    return shard_table(task.plan(), task, {"data": KeySpec(dtype="uint8")}, Tags.of(["a"]))
+    return shard_table(task.plan(), task, {"data": KeySpec(dtype="uint8")}, tags_of_rows(task.plan(), Tags.of(["a"])))
 
 
 def test_the_longest_rows_fit() -> None:

@@ -238,7 +238,7 @@ def test_counted_rows_are_those_that_stand_alone(case: Case, batch: BatchRule) -
             for key in rules.keys
         }
         if batch.row_frames:
-            if max(frames[key.name] * (key.rate or 1) for key in rules.keys) > batch.row_frames:
+            if max(frames[key.name] * key.rate for key in rules.keys if key.rate is not None) > batch.row_frames:
                 expected[ROW_FRAMES] = expected.get(ROW_FRAMES, 0) + 1
             continue
         for key in rules.keys:

@@ -68,7 +68,10 @@ def test_what_passes_every_test_is_taken_and_the_rest_is_counted(tags: list[str]
 def test_everything_filtered_away_is_said_with_the_reasons() -> None:
     rule = SelectRule(include=("spk[01]",), max_frames=4)
     lengths = np.full(20, 5)
-    message = "select leaves none of the 20 sequences: 10 by select.include, 10 by select.max_frames were left out; loosen that"
+    message = (
+        "select leaves none of the 20 sequences: 10 by select.include ('spk[01]'), 10 by select.max_frames (4) were left out; "
+        "loosen that"
+    )
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         select(lengths, lengths, Tags.of(TAGS), rule)
 

@@ -180,6 +180,8 @@ def test_nothing_to_plan_is_said() -> None:
     ):
         one_key_plan([0, 0], 100, size=5)
     rule = KeyRule(name="data", chunk=ChunkRule(size_frames=4, step_frames=4))
-    message = r"none of the 3 sequences gives a row: 1 without frames .*, 2 without a full chunk \(lower chunk.size, or"
+    message = (
+        r"none of the 3 sequences gives a row: 1 without frames .*, 2 without a full chunk \(chunk.size is 4; lower it"
+    )
     with pytest.raises(ConfigError, match=message):
         make_plan({"data": np.array([0, 1, 3])}, Rules(keys=(rule,), tail="drop"))

@@ -57,6 +57,7 @@ def direct_features(samples: Array, rate: int, snip_edges: bool, bins: int = 40,
 class OfFiles(SourceContract):
     """A folder of files, each named by its place; subclasses say of what."""
 
+    reader = "audio"
     suffix = "wav"
     channels: tuple[int, ...] = ()
     lengths: tuple[int, ...] = LENGTHS

@@ -1,7 +1,7 @@
 """Opens and reads damaged files, in a process of its own: python fuzz_child.py FOLDER FIRST LAST.
 
-Each folder in FOLDER holds a sample, and truth.pickle: its settings, its values, and whether a checksum covers them. A
-case that doesn't end in time kills the process; what it was at stands in FOLDER/progress.
+Each folder in FOLDER holds a sample, and truth.pickle: its settings, the file to damage, its values, and whether a checksum
+covers them. A case that doesn't end in time kills the process; what it was at stands in FOLDER/progress.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def expect(truth: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-def check(settings: dict[str, Any], truth: dict[str, dict[str, Any]], name: str, must_be_right: bool) -> str:
+def check(settings: dict[str, Any], truth: dict[str, dict[str, Any]], folder: str, must_be_right: bool) -> str:
     """Opens and reads everything; gives what came of it. An error has to be ours, and name the file and the sequence."""
     try:
         source = open_source(settings)
     except SeqprepError as error:
-        expect(name in str(error) or "the source holds no sequence" in str(error), f"no file in: {error}")
+        expect(folder in str(error) or "the source holds no sequence" in str(error), f"no file in: {error}")
         return "refused"
     outcome = "read"
     for key, spec in source.keys.items():
@@ -69,7 +69,7 @@ def check(settings: dict[str, Any], truth: dict[str, dict[str, Any]], name: str,
             try:
                 values = source.read(key, sequence)
             except SeqprepError as error:
-                expect(name in str(error), f"no file in: {error}")
+                expect(folder in str(error), f"no file in: {error}")
                 expect(repr(tag) in str(error), f"no sequence {tag!r} in: {error}")
                 outcome = "failed"
                 continue
@@ -93,9 +93,9 @@ def main() -> None:
     folder, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     samples = {}
     for sample in sorted(path for path in folder.iterdir() if path.is_dir()):
-        settings, truth, must_be_right = pickle.loads((sample / "truth.pickle").read_bytes())
-        path = Path(settings["path"])
-        expect(check(settings, truth, path.name, True) == "read", f"{sample.name}: the sample can't be read")
+        settings, path, truth, must_be_right = pickle.loads((sample / "truth.pickle").read_bytes())
+        (folder / "progress").write_text(f"{sample.name}, undamaged")
+        expect(check(settings, truth, str(sample), True) == "read", f"{sample.name}: the sample can't be read")
         samples[sample.name] = settings, truth, must_be_right, path, path.read_bytes()
     limit_memory()
     outcomes: dict[str, dict[str, int]] = {}
@@ -105,7 +105,7 @@ def main() -> None:
             (folder / "progress").write_text(f"{kind}, case {case}")
             path.write_bytes(damage(whole, random.Random(f"{kind} {case}")))
             signal.alarm(_CASE_SECONDS)
-            outcome = check(settings, truth, path.name, must_be_right)
+            outcome = check(settings, truth, str(path.parent), must_be_right)
             signal.alarm(0)
             counts[outcome] = counts.get(outcome, 0) + 1
     print(json.dumps(outcomes))

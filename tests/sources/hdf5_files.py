@@ -48,6 +48,7 @@ def opened(path: Path | Sequence[Path], **options: Any) -> Source:
 class OfLayout(SourceContract):
     """Two files of one layout: the first holds all sequences but the last two."""
 
+    reader = "hdf5"
     options: ClassVar[Mapping[str, Any]] = {}
     keys: ClassVar[tuple[str, ...]] = ("data", "classes")
     tags: ClassVar[tuple[str, ...]] = TAGS

@@ -19,6 +19,7 @@ from .source_contract import SourceContract, Truth, assert_same
 
 
 class TestManifestWithLabels(SourceContract):
+    reader = "audio"
     rows = (
         {"path": "a/one.wav", "tag": "first é", "speaker": "bo", "digit": 3, "weight": 0.5},
         {"path": "a/two.wav", "tag": "second", "speaker": "al", "digit": -1, "weight": 2},

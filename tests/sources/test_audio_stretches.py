@@ -25,6 +25,7 @@ STEREO = noise(8000, 2, seed=5)
 class OfAList(SourceContract):
     """A list that names stretches; subclasses write one."""
 
+    reader = "audio"
     options: ClassVar[dict[str, Any]] = {"sample_type": "int16", "on_empty": "keep"}
     tags: ClassVar[tuple[str, ...]] = TAGS
 

@@ -36,6 +36,7 @@ def write_manifest(folder: Path, columns: dict[str, list[str]]) -> Path:
 class OfTargets(SourceContract):
     """Raw samples with a label for every 240."""
 
+    reader = "audio"
     targets: ClassVar[dict[str, str]] = {"ali": "labels"}
 
     def write_labels(self, folder: Path, labels: list[Array]) -> dict[str, list[str]]:

@@ -33,6 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 
 class TestFiles(FormatContract):
+    reader = "csv"
     order = path_order(".csv")
     keys = ("data", "classes")
 
@@ -43,6 +44,7 @@ class TestFiles(FormatContract):
 class TestLong(FormatContract):
     """One file, the rows of all sequences among each other; a sequence without rows has none to be named by."""
 
+    reader = "csv"
     order = ("plain", "a/b", "é ü", "日本/x", "last.one")
     keys = ("data", "classes")
 

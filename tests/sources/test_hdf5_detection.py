@@ -243,6 +243,16 @@ def test_booleans_and_small_floats(tmp_path: Path) -> None:
             {},
             r"'/seqTags' holds float32 \[9, 2\], not one tag",
         ),
+        (
+            {"inputs": FRAMES, "seqTags__x": [1], "seqLengths": [[9]]},
+            {},
+            r"can't be read as HDF5: 'seqTags' is no dataset but a group",
+        ),
+        (
+            {"targets__data": FRAMES, "seqTags": ["a"], "seqLengths": [[9]]},
+            {},
+            r"can't be read as HDF5: 'targets/data' is no group but a dataset",
+        ),
         ({"data": FRAMES, "lengths": [4, 4]}, {}, r"dataset 'data' float32 \[9, 2\] holds neither"),
         ({"data": FRAMES, "lengths": [4, 4]}, {"layout": "flat"}, r"lengths add up to 8 frames but there are 9"),
         ({"data": FRAMES, "lengths": [10, -1]}, {}, r"lengths or offsets lead outside of its 9 frames"),
@@ -280,6 +290,12 @@ def test_booleans_and_small_floats(tmp_path: Path) -> None:
         ({"data": FRAMES}, {"layout": "flat"}, r"nothing says where its sequences lie; set source.lengths"),
         ({"a__data": FRAMES, "b__data": FRAMES[:, :1]}, {}, r"sequence 'b': 'b/data' is float32 \[9, 1\], but .* 'a'"),
         ({"a__data": FRAMES, "a__labels": [1], "b__data": FRAMES}, {}, r"sequence 'b' has no dataset 'b/labels'"),
+        (
+            {"a__x": [1, 2], "b__x": 3},
+            {},
+            r"sequence 'b': 'b/x' is int64 \[\], but that of sequence 'a' is int64 with frames",
+        ),
+        ({"a__x": 3, "b__x": [1, 2]}, {}, r"sequence 'b': 'b/x' is int64 \[2\], but .* 'a' is int64 with one value of"),
         ({"a__x": ["t"], "b__x": ["u"]}, {}, r"dataset 'a/x' holds object, not numbers"),
         (
             {"a__x": np.zeros((3, 0)), "b__x": np.zeros((3, 0))},

@@ -51,16 +51,21 @@ def write_tokenizer(path: Path, **how: Any) -> Path:
 
 
 class TestLists(FormatContract):
+    reader = "jsonl"
+
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_jsonl(folder, made, self.order)
 
 
 class TestGzip(FormatContract):
+    reader = "jsonl"
+
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_jsonl(folder, made, self.order, "all.jsonl.gz")
 
 
 class TestText(FormatContract):
+    reader = "jsonl"
     texts: ClassVar[tuple[str, ...]] = ("the cat sat", "", "é 日本 dog the the", "sat " * 300, "cat", "the")
 
     def write(self, folder: Path, made: Corpus) -> Settings:

@@ -33,6 +33,7 @@ def labels(lengths: tuple[int, ...] = LENGTHS, rate: int = 3) -> list[Array]:
 class OfArchives(SourceContract):
     """Features in two archives behind one scp file, and labels in another order."""
 
+    reader = "kaldi"
     encode: Callable[[Array], bytes] = staticmethod(binary)
     options: ClassVar[Mapping[str, Any]] = {}
 

@@ -30,6 +30,7 @@ def open_npz(path: Path, **options: Any) -> Source:
 
 
 class TestFiles(FormatContract):
+    reader = "npz"
     order = STORED
 
     def write(self, folder: Path, made: Corpus) -> Settings:
@@ -37,6 +38,7 @@ class TestFiles(FormatContract):
 
 
 class TestCompressedFiles(FormatContract):
+    reader = "npz"
     order = STORED
 
     def write(self, folder: Path, made: Corpus) -> Settings:
@@ -44,6 +46,7 @@ class TestCompressedFiles(FormatContract):
 
 
 class TestNpyFiles(FormatContract):
+    reader = "npz"
     order = path_order(".npy")
     keys = ("features",)
 
@@ -59,6 +62,8 @@ class TestNpyFiles(FormatContract):
 
 
 class TestBackToBack(FormatContract):
+    reader = "npz"
+
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_npz_pair(folder, made, self.order)
 
@@ -66,6 +71,7 @@ class TestBackToBack(FormatContract):
 class TestBackToBackCompressed(FormatContract):
     """Long enough for points to be remembered: the data have 1.3 MB."""
 
+    reader = "npz"
     keys = ("data",)
     lengths: ClassVar[dict[str, int]] = dict(zip(TAGS, (60_000, 0, 20_000, 1, 30_000, 7), strict=True))
 

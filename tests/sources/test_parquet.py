@@ -32,6 +32,8 @@ def one_column(folder: Path, values: Any, type_: Any, name: str = "x", **how: An
 
 
 class TestParquet(FormatContract):
+    reader = "parquet"
+
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_parquet(folder, made, self.order)
 
@@ -39,26 +41,36 @@ class TestParquet(FormatContract):
 class TestSmallCache(FormatContract):
     """Row groups come and go, one in the cache at a time."""
 
+    reader = "parquet"
+
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_parquet(folder, made, self.order, row_group_size=1, compression="zstd") | {"cache_size": 1}
 
 
 class TestArrowFile(FormatContract):
+    reader = "parquet"
+
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_arrow(folder, made, self.order)
 
 
 class TestArrowStream(FormatContract):
+    reader = "parquet"
+
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_arrow(folder, made, self.order, "stream")
 
 
 class TestCompressedArrow(FormatContract):
+    reader = "parquet"
+
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_arrow(folder, made, self.order, "stream", compression="lz4")
 
 
 class TestFeather(FormatContract):
+    reader = "parquet"
+
     def write(self, folder: Path, made: Corpus) -> Settings:
         pyarrow.feather.write_feather(arrow_table(made, self.order), str(folder / "all.feather"), chunksize=2)
         return {"type": "parquet", "path": str(folder), "tag": "name"}

@@ -38,6 +38,7 @@ def frame_by_frame(options: str) -> Truth:
 
 
 class TestSynthetic(SourceContract):
+    reader = "synthetic"
     options: ClassVar[dict[str, Any]] = {
         "sequences": 12,
         "mean_frames": 300,

@@ -45,6 +45,7 @@ def path(tmp_path: Path) -> Path:
 
 
 class TestSequenceExamples(FormatContract):
+    reader = "tfrecord"
     keys = ("data", "classes", "speaker")
 
     def write(self, folder: Path, made: Corpus) -> Settings:
@@ -52,6 +53,7 @@ class TestSequenceExamples(FormatContract):
 
 
 class TestGzip(FormatContract):
+    reader = "tfrecord"
     keys = ("data", "classes", "speaker")
 
     def write(self, folder: Path, made: Corpus) -> Settings:
@@ -60,6 +62,8 @@ class TestGzip(FormatContract):
 
 class TestExamples(FormatContract):
     """Flat lists, raw bytes, and serialized tensors; keys in the order of the configuration."""
+
+    reader = "tfrecord"
 
     def write(self, folder: Path, made: Corpus) -> Settings:
         records = []

@@ -24,6 +24,7 @@ class FeatureOptions(config.Options):
     """Features; the defaults are Kaldi's, but for 40 bins of log-mel features and no dither."""
 
     type: Literal["log_mel", "mfcc"] = "log_mel"
+    """Energies of mel bins, or their cepstra."""
     bins: int | None = Field(default=None, ge=3)
     """Mel bins: 40, and 23 for MFCCs, unless told. Log-mel features have as many values per frame."""
     coefficients: int = Field(default=13, ge=1)
@@ -31,7 +32,9 @@ class FeatureOptions(config.Options):
     cepstral_lifter: float = Field(default=22, ge=0, allow_inf_nan=False)
     """Scales the higher coefficients up; 0 leaves them as they are. Only with `type: mfcc`."""
     frame_length_ms: float = Field(default=25, gt=0, allow_inf_nan=False)
+    """Of the audio that a frame is made of."""
     frame_shift_ms: float = Field(default=10, gt=0, allow_inf_nan=False)
+    """From one frame to the next."""
     low_hz: float = Field(default=20, ge=0, allow_inf_nan=False)
     """Lower edge of the lowest bin."""
     high_hz: float = Field(default=0, allow_inf_nan=False)
@@ -39,9 +42,11 @@ class FeatureOptions(config.Options):
     dither: float = 0
     """Random noise on the samples; only 0, so that features are the same in every run."""
     preemphasis: float = Field(default=0.97, ge=0, le=1)
+    """How much of the sample before is taken off each; 0 for none."""
     remove_dc_offset: bool = True
     """Subtracts each frame's mean first."""
     window: Literal["povey", "hamming", "hanning", "blackman", "sine", "rectangular"] = "povey"
+    """What each frame's samples are weighted by."""
     snip_edges: bool = True
     """True: only frames that lie wholly inside the file. False: one frame per shift, the file mirrored at its ends."""
     energy: bool | None = None

@@ -55,12 +55,13 @@ def header_of(file: Any) -> Header:
 
 
 @contextmanager
-def opened(recording: Recording, place: str = "", *, for_data: bool = True) -> Iterator[Any]:
+def opened(recording: Recording, place: str = "", *, tag: str | None = None, for_data: bool = True) -> Iterator[Any]:
     """Opens a file with libsndfile, whose errors in here become ours.
 
     Args:
         recording: the file.
         place: the line of the list that named it, for messages.
+        tag: the sequence that is read, for messages.
         for_data: an Ogg file's checksums are checked, for which all of it is read.
 
     Raises:
@@ -71,7 +72,7 @@ def opened(recording: Recording, place: str = "", *, for_data: bool = True) -> I
         import soundfile
     except (ImportError, OSError) as error:  # OSError: the package is there, libsndfile isn't
         raise DependencyError(f"source.type audio needs soundfile ({error}); pip install 'seqprep[audio]'") from error
-    name = f"{place}{recording}"
+    name = f"{place}{recording}" if tag is None else f"{place}{recording}, sequence {tag!r}"
     try:
         with soundfile.SoundFile(_openable(recording, name, for_data)) as file:
             yield file
@@ -172,7 +173,7 @@ def decode(recording: Recording, header: Header, span: FrameRange, out: Array, t
     Raises:
         SourceError: the file isn't what it was, or can't be read.
     """
-    with opened(recording) as file:
+    with opened(recording, tag=tag) as file:
         now = header_of(file)
         if now[1:] != header[1:]:
             raise SourceError(f"{recording}, sequence {tag!r}: the file changed since it was opened; start again")

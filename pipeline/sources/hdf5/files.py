@@ -41,6 +41,30 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def dataset_in(group: Any, name: str) -> Any:
+    """A dataset of a file or group.
+
+    Raises:
+        KeyError, ValueError: there is no such, or it is something else.
+    """
+    import h5py
+
+    return _of_kind(group[name], name, h5py.Dataset, "dataset")
+
+
+def group_in(group: Any, name: str) -> Any:
+    """A group of a file or group; raises as `dataset_in`."""
+    import h5py
+
+    return _of_kind(group[name], name, h5py.Group, "group")
+
+
+def _of_kind(item: Any, name: str, kind: type, shown: str) -> Any:
+    if not isinstance(item, kind):
+        raise ValueError(f"{name!r} is no {shown} but a {type(item).__name__.lower()}")
+    return item
+
+
 def read_array(dataset: Any) -> Array:
     """Reads a whole dataset of lengths, offsets or labels.
 
@@ -152,7 +176,7 @@ class Handles:
         file, datasets = opened
         if len(self._open) > self._MOST:
             self._close(next(iter(self._open)))
-        found = datasets.get(name) or file[name]
+        found = datasets.get(name) or dataset_in(file, name)
         if keep:
             datasets[name] = found
         return found

@@ -105,13 +105,14 @@ def describe_datasets(
             raise SourceError(
                 f"{path}: sequence {tag!r} has no dataset {name!r}; add it, or name the keys that all have in source.keys"
             )
-        if last is None or leaf.dtype != last.dtype or leaf.shape[1:] != last.shape[1:] or not timed:
+        if last is None or not timed or _kind(leaf) != _kind(last):
             own = _spec(path, leaf, name, timed)
             spec, last = spec or own, leaf
             if own != spec:
                 raise SourceError(
                     f"{path}: sequence {tag!r}: {name!r} is {own.dtype} {list(leaf.shape)}, but that of sequence "
-                    f"{tags[0]!r} is {spec.dtype} with frames of {list(spec.shape)}; make them alike"
+                    f"{tags[0]!r} is {spec.dtype} with {'frames' if spec.has_time else 'one value'} of {list(spec.shape)}; "
+                    "make them alike"
                 )
         offsets[place] = leaf.offset
         if spec and spec.has_time:
@@ -119,6 +120,11 @@ def describe_datasets(
     if spec is None:
         raise SourceError(f"{path}: holds no sequence; check source.path")
     return PerSequence(path=path, tags=tags, pattern=pattern, slash=slash, spec=spec, offsets=offsets), lengths
+
+
+def _kind(leaf: Leaf) -> tuple[object, ...]:
+    """What datasets of a key with time have alike."""
+    return leaf.dtype, len(leaf.shape), leaf.shape[1:]
 
 
 def _spec(path: str, leaf: Leaf, name: str, timed: bool) -> KeySpec:

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from seqprep.errors import SourceError
+from seqprep.sources.hdf5.attributes import read_text
 from seqprep.sources.hdf5.columns import Column, Content, PerSequence, Rows, Segments
-from seqprep.sources.hdf5.files import read_array
+from seqprep.sources.hdf5.files import dataset_in, group_in, read_array
 from seqprep.sources.hdf5.groups import describe_datasets
 from seqprep.sources.hdf5.naming import back_to_back, chosen, input_first, number_type, rows_of
 from seqprep.sources.hdf5.options import Hdf5Options
@@ -40,17 +41,17 @@ def describe_flat(path: str, file: Any, options: Hdf5Options) -> Content:
     Raises:
         SourceError: it isn't, or the parts don't go together.
     """
-    targets = sorted(file["targets/data"]) if "targets/data" in file else []
+    targets = sorted(group_in(file, "targets/data")) if "targets/data" in file else []
     needed = ("seqLengths", "seqTags") if targets else ("inputs", "seqLengths", "seqTags")
     for name in needed:
         if name not in file:
             raise SourceError(
                 f"{path}: has no dataset {name!r}, so it is not in RETURNN's flat layout; check source.path"
             )
-    tags, inputs = read_tags(file["seqTags"]), {INPUT_KEY: "inputs"} if "inputs" in file else {}
+    tags, inputs = read_tags(dataset_in(file, "seqTags")), {INPUT_KEY: "inputs"} if "inputs" in file else {}
     available = inputs | {name: f"targets/data/{name}" for name in targets}
     stored = _lengths_per_dataset(
-        path, np.asarray(read_array(file["seqLengths"]), np.int64), tags, list(available.values())
+        path, np.asarray(read_array(dataset_in(file, "seqLengths")), np.int64), tags, list(available.values())
     )
     axes = _axes(file, stored) if inputs and _SIZES in targets else None
     if axes is not None and not (options.keys is not None and _SIZES in options.keys):
@@ -77,9 +78,10 @@ def _column(path: str, file: Any, name: str, key: str, frames: Int64, timed: boo
     Raises:
         SourceError: the frames don't add up to the data, or there are several of a key without time.
     """
-    if (frames < 0).any() or frames.sum() != len(file[name]):
+    total = len(dataset_in(file, name))
+    if (frames < 0).any() or frames.sum() != total:
         raise SourceError(
-            f"{path}: seqLengths adds up to {frames.sum()} frames of key {key!r} but the data has {len(file[name])}; "
+            f"{path}: seqLengths adds up to {frames.sum()} frames of key {key!r} but the data has {total}; "
             "the file is damaged, or its writer was stopped; make it again"
         )
     if not timed and (frames != 1).any():
@@ -90,7 +92,7 @@ def _column(path: str, file: Any, name: str, key: str, frames: Int64, timed: boo
 
 def _axes(file: Any, stored: Mapping[str, Int64]) -> Int64 | None:
     """The lengths of the input's axes, if several vary and are flattened to one; int64 [sequences, axes]."""
-    sizes, counts = file[f"targets/data/{_SIZES}"], stored[f"targets/data/{_SIZES}"]
+    sizes, counts = dataset_in(file, f"targets/data/{_SIZES}"), stored[f"targets/data/{_SIZES}"]
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or not len(counts):
         return None
     axes = counts.item(0)
@@ -126,9 +128,9 @@ def _labels(file: Any, name: str) -> Iterable[str]:
             file["targets/size"].attrs.get(target, 0) if "targets/size" in file else 0,
         )
         count = np.asarray(size).reshape(-1)[0]
-    if where not in file or not 1 < len(file[where]) == count:
+    if where not in file or not 1 < len(dataset_in(file, where)) == count:
         return ()
-    return read_tags(file[where])
+    return read_tags(dataset_in(file, where))
 
 
 def _named(spec: KeySpec, labels: Iterable[str]) -> KeySpec:
@@ -148,16 +150,16 @@ def describe_streams(path: str, file: Any, options: Hdf5Options) -> Content:
             raise SourceError(
                 f"{path}: has no {name!r}, so it is not in RETURNN's layout of streams; check source.path"
             )
-    tags = read_tags(file["seq_names"])
-    available = {name: name for name in input_first(file["streams"])}
+    tags = read_tags(dataset_in(file, "seq_names"))
+    available = {name: name for name in input_first(group_in(file, "streams"))}
     columns: dict[str, Column] = {}
     lengths: dict[str, Int64] = {}
     found = survey(path, file)
     for key, name in chosen(available, options, path).items():
-        stream, timed = file[f"streams/{name}"], key not in options.without_time
+        stream, timed = group_in(file, f"streams/{name}"), key not in options.without_time
         pattern = f"streams/{name}/data/{{tag}}"
         column, frames = describe_datasets(path, found, pattern, tags, slash="\\", timed=timed)
-        names = read_tags(stream["feature_names"]) if "feature_names" in stream else ()
+        names = read_tags(dataset_in(stream, "feature_names")) if "feature_names" in stream else ()
         if _parser_of(path, name, stream) == "segment_alignment":
             segments, frames = _segments(path, file, column, frames)
             columns[key] = replace(segments, spec=_named(segments.spec, names))
@@ -169,8 +171,7 @@ def describe_streams(path: str, file: Any, options: Hdf5Options) -> Content:
 
 
 def _parser_of(path: str, name: str, stream: Any) -> str:
-    parser = stream.attrs.get("parser", _PARSERS[0])
-    text = parser.decode() if isinstance(parser, bytes) else str(parser)
+    text = read_text(stream, "parser") or _PARSERS[0]
     if text not in _PARSERS:
         raise SourceError(f"{path}: stream {name!r} has the parser {text!r}; known are {', '.join(_PARSERS)}")
     return text
@@ -185,7 +186,7 @@ def _segments(path: str, file: Any, column: PerSequence, counts: Int64) -> tuple
         )
     frames = np.empty(len(counts), np.int64)
     for place, tag in enumerate(column.tags):
-        spans = np.asarray(read_array(file[column.name_of(tag)]), np.int64)[:, 1]
+        spans = np.asarray(read_array(dataset_in(file, column.name_of(tag))), np.int64)[:, 1]
         if (spans < 0).any():
             raise SourceError(f"{path}: sequence {tag!r} has a segment of {spans.min()} frames; the file is damaged")
         frames[place] = spans.sum()

@@ -24,7 +24,7 @@ _OPEN_FILES = 16
 
 
 class Hdf5Source:
-    """Reads one or several HDF5 files with equal keys; protocol: `Source`.
+    """HDF5 files of one layout with equal keys.
 
     Contiguous, uncompressed datasets are read by their offset in the file, without h5py and its lock.
 

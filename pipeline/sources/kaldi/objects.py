@@ -21,6 +21,8 @@ Kind = Literal["FM", "DM", "FV", "DV", "CM", "CM2", "CM3", "INTS", "TEXT", "TEXT
 HEADER_BYTES = 32
 """At least as many as the header of a binary object has."""
 _PLAIN: dict[str, str] = {"FM": "<f4", "DM": "<f8", "FV": "<f4", "DV": "<f8"}
+_LEVELS = 256
+"""Of a byte."""
 _INTEGER = np.dtype([("size", "u1"), ("value", "<i4")])
 _TOLERANCE = 3
 """Rows by which a range may go beyond the end: what rounding and frames' lengths make, as Kaldi has it."""
@@ -199,7 +201,8 @@ def _read_by_columns(content: Content, header: Header, rows: range, columns: ran
         raise FormatError("the file ends inside it")
     taken = levels.reshape(len(columns), header.rows)[:, rows.start : rows.stop]
     tables = _tables(header, edges.view("<u2").reshape(count, 4)[columns.start : columns.stop])
-    out[...] = np.take_along_axis(tables, taken.astype(np.intp), axis=1).T
+    places = np.add(taken.T, np.arange(len(columns)) * _LEVELS, dtype=np.intp, order="C")
+    np.take(tables.reshape(-1), places, out=out, mode="clip")  # straight into place; all are inside
 
 
 def _tables(header: Header, edges: Array) -> Any:
@@ -208,7 +211,7 @@ def _tables(header: Header, edges: Array) -> Any:
         scale = np.float32(header.spread) * np.float32(1.52590218966964e-05)
         values = np.float32(header.least) + scale * edges.astype(np.float32)
         low, quarter, three_quarters, high = (values[:, number, None] for number in range(4))
-        level = np.arange(256, dtype=np.float32)
+        level = np.arange(_LEVELS, dtype=np.float32)
         parts = [
             (low, quarter - low, level[:65], 1 / 64.0),
             (quarter, three_quarters - quarter, level[65:193] - 64, 1 / 128.0),

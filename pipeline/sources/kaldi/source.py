@@ -25,9 +25,9 @@ _SEGMENTS = "segments"
 
 
 class KaldiSource:
-    """Reads Kaldi's archives; protocol: `Source`.
+    """Kaldi's archives and scp files: an object is a sequence, of matrices [rows, columns], of vectors [values].
 
-    Matrices are keys of [rows, columns], vectors of [values]. Binary matrices and vectors that aren't compressed are
+    Binary matrices and vectors that aren't compressed are
     read straight into place; text, compressed matrices and lists of integers are decoded.
 
     Args:

@@ -1,7 +1,8 @@
-"""How fast arrays, records, tables and text are read: warm, on one core, beside a plain read of the files' bytes and the
-nearest library's own reader. All take turns in every round; the figures are medians.
+"""How fast whole sequences are read of every format: warm, on one core, into one buffer, beside a plain read of the same
+files in pieces of a sequence's size, and the nearest library's own reader. All take turns in every round; the figures are
+medians, of ratios those within a round.
 
-    python benchmarks/sources_more.py [--folder FOLDER] [--rounds 9] [--only parquet,csv]
+    python benchmarks/sources.py [--folder FOLDER] [--rounds 9] [--only parquet,csv]
 
 `MB/s` counts bytes of values; `of plain` is the time of a plain read of the same files, divided by the reader's.
 """
@@ -16,6 +17,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +42,7 @@ class Case(NamedTuple):
 
 
 def lengths() -> np.ndarray[Any, Any]:
-    return np.random.default_rng(0).integers(200, 1000, SEQUENCES)
+    return np.random.default_rng(0).integers(300, 1500, SEQUENCES)
 
 
 def frames() -> Iterator[np.ndarray[Any, Any]]:
@@ -51,6 +53,74 @@ def frames() -> Iterator[np.ndarray[Any, Any]]:
 def tokens() -> list[np.ndarray[Any, Any]]:
     draw = np.random.default_rng(2)
     return [draw.integers(0, 50_000, 4 * length, np.int32) for length in np.tile(lengths(), 10).tolist()]
+
+
+def hdf5(folder: Path, **how: Any) -> Case:
+    """RETURNN's flat layout."""
+    import h5py
+
+    path, stops = folder / "all.h5", np.cumsum(lengths()).tolist()
+    with h5py.File(path, "w") as file:
+        file.create_dataset("inputs", data=np.concatenate(list(frames())), **how)
+        file["seqLengths"], file["seqTags"] = lengths()[:, None], [f"{place}" for place in range(SEQUENCES)]
+
+    def read() -> None:
+        with h5py.File(path) as file:
+            for start, stop in pairwise([0, *stops]):
+                file["inputs"][start:stop]
+
+    return Case({"type": "hdf5", "path": str(path)}, [path], "h5py", read)
+
+
+def hdf5_groups(folder: Path) -> Case:
+    """A dataset for each sequence."""
+    import h5py
+
+    path = folder / "all.h5"
+    with h5py.File(path, "w") as file:
+        for place, array in enumerate(frames()):
+            file[f"data/{place:06}"] = array
+
+    def read() -> None:
+        with h5py.File(path) as file:
+            for dataset in file["data"].values():
+                dataset[...]
+
+    return Case({"type": "hdf5", "path": str(path)}, [path], "h5py", read)
+
+
+def kaldi(folder: Path, is_compressed: bool) -> Case:
+    import kaldi_native_io
+
+    path, names = folder / "feats.scp", f"ark,scp:{folder}/feats.ark,{folder}/feats.scp"
+    if is_compressed:
+        with kaldi_native_io.CompressedMatrixWriter(names) as writer:
+            for place, array in enumerate(frames()):
+                writer.write(f"{place:06}", array, kaldi_native_io.CompressionMethod.kSpeechFeature)
+    else:
+        with kaldi_native_io.FloatMatrixWriter(names) as writer:
+            for place, array in enumerate(frames()):
+                writer.write(f"{place:06}", array)
+
+    def read() -> None:
+        with kaldi_native_io.SequentialFloatMatrixReader(f"ark:{folder}/feats.ark") as reader:
+            for _, array in reader:
+                np.array(array)
+
+    return Case({"type": "kaldi", "path": str(path)}, [folder / "feats.ark"], "kaldi_native_io", read)
+
+
+def audio(folder: Path, suffix: str) -> Case:
+    """Of the same numbers of bytes as the features, in 16-bit samples."""
+    import soundfile
+
+    draw = np.random.default_rng(3)
+    for place, length in enumerate(lengths().tolist()):
+        tone = 8000 * np.sin(np.arange(length * FEATURES) * draw.uniform(0.01, 0.3)) + 100 * draw.standard_normal()
+        soundfile.write(folder / f"{place:06}.{suffix}", tone.astype(np.int16), 16000)
+    files = sorted(folder.iterdir())
+    return Case({"type": "audio", "path": str(folder)}, files, "soundfile",
+                lambda: [soundfile.read(file, dtype="float32") for file in files])  # fmt: skip
 
 
 def npz(folder: Path, save: Callable[..., None]) -> Case:
@@ -169,6 +239,13 @@ def csv(folder: Path) -> Case:
 
 
 CASES: dict[str, Callable[[Path], Case]] = {
+    "hdf5": hdf5,
+    "hdf5, a dataset each": hdf5_groups,
+    "hdf5, gzip": lambda folder: hdf5(folder, chunks=(500, FEATURES), compression="gzip", compression_opts=1),
+    "kaldi": lambda folder: kaldi(folder, False),
+    "kaldi, compressed": lambda folder: kaldi(folder, True),
+    "audio, wav": lambda folder: audio(folder, "wav"),
+    "audio, flac": lambda folder: audio(folder, "flac"),
     "npy": npy,
     "npz": lambda folder: npz(folder, np.savez),
     "npz, deflated": lambda folder: npz(folder, np.savez_compressed),
@@ -184,14 +261,16 @@ CASES: dict[str, Callable[[Path], Case]] = {
 }
 
 
-def plain_read(files: list[Path]) -> Reader:
-    """Reads whole files into one warm buffer."""
-    buffer = bytearray(max(file.stat().st_size for file in files))
+def plain_read(files: list[Path], sequences: int) -> Reader:
+    """Reads whole files in pieces of a sequence's size into one warm buffer."""
+    sizes = [file.stat().st_size for file in files]
+    buffer = np.zeros(max(1, sum(sizes) // sequences if len(files) < sequences else max(sizes)), np.uint8)
 
     def read() -> None:
-        for file in files:
+        for file, size in zip(files, sizes, strict=True):
             descriptor = os.open(file, os.O_RDONLY)
-            os.preadv(descriptor, [buffer], 0)
+            for offset in range(0, size, len(buffer)):
+                os.preadv(descriptor, [buffer], offset)
             os.close(descriptor)
 
     return read
@@ -225,16 +304,21 @@ def measure(name: str, make: Callable[[Path], Case], folder: Path, rounds: int) 
         opening.append(time.perf_counter() - started)
     ours, size = read_all(source)
     first = timed(ours)
-    readers = {"plain": plain_read(case.files), "ours": ours, "library": case.read_with_library}
+    readers = {"plain": plain_read(case.files, len(source.tags)), "ours": ours, "library": case.read_with_library}
     times: dict[str, list[float]] = {reader: [] for reader in readers}
     for _ in range(rounds + 1):
         for reader, read in readers.items():
             times[reader].append(timed(read))
     medians = {reader: statistics.median(taken[1:]) for reader, taken in times.items()}
+    share = {
+        reader: statistics.median(plain / own for plain, own in zip(times["plain"][1:], taken[1:], strict=True))
+        for reader, taken in times.items()
+    }
     print(
-        f"{name:26}{size / 1e6:8.1f}{size / medians['ours'] / 1e6:10.0f}{medians['plain'] / medians['ours']:10.2f}"
-        f"{size / medians['library'] / 1e6:10.0f} {case.library:14}{medians['plain'] / medians['library']:6.2f}"
-        f"{size / first / 1e6:12.0f}{statistics.median(opening) * 1e3:12.0f}"
+        f"{name:26}{size / 1e6:8.1f}{size / medians['ours'] / 1e6:10.0f}{share['ours']:10.2f}"
+        f"{size / medians['library'] / 1e6:10.0f} {case.library:16}{share['library']:6.2f}"
+        f"{size / first / 1e6:12.0f}{statistics.median(opening) * 1e3:12.0f}",
+        flush=True,
     )
 
 
@@ -246,7 +330,7 @@ def main() -> None:
     options = arguments.parse_args()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     print(
-        f"{'':26}{'MB':>8}{'MB/s':>10}{'of plain':>10}{'library':>10} {'':14}{'of pl.':>6}{'first MB/s':>12}{'opening ms':>12}"
+        f"{'':26}{'MB':>8}{'MB/s':>10}{'of plain':>10}{'library':>10} {'':16}{'of pl.':>6}{'first MB/s':>12}{'opening ms':>12}"
     )
     for name, make in CASES.items():
         if name.startswith(tuple(options.only.split(","))):
