@@ -67,12 +67,12 @@ class KeySpec:
     labels: tuple[str, ...] | None = None
     """Names of the classes, if the values are class numbers with names."""
 
-    @property
+    @cached_property
     def ragged(self) -> tuple[int, ...]:
         """Which axes of `shape` are ragged, from 0. In arrays with time they come one axis later."""
         return tuple(axis for axis, size in enumerate(self.shape) if size is None)
 
-    @property
+    @cached_property
     def unit_shape(self) -> tuple[int, ...]:
         """Shape of a unit, the largest piece of a frame that has the same size everywhere: what stands behind the last
         ragged axis; the whole frame if none is."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 
 import numpy as np
 
@@ -24,6 +23,9 @@ from seqprep.planning import (
 )
 from seqprep.sources import Source
 from seqprep.types import Array, FrameRange, Int64, KeySpec, numpy_dtype
+
+_PLACES_AT_ONCE = 1 << 15
+"""Frames of which the places are worked out together: enough to make the calls few, and few enough for a cache."""
 
 
 class ShardGatherer:
@@ -82,23 +84,46 @@ class ShardGatherer:
 
     def batches(self) -> Iterator[dict[str, Array]]:
         """Fills one batch after the other; each is valid until the next is asked for."""
-        frames = {rule: self._plan.batch_frames(rule) for rule in self._rules}
-        sizes = {name: self._plan.batch_sizes(name) for name in self._plan.sizes}
-        for batch, (begin, end) in enumerate(pairwise(self._plan.bounds.tolist())):
-            rows = slice(begin, end)
-            arrays = {}
-            for name, spec in self._stored.items():
-                if spec.has_time:
-                    axes = sizes[name][batch].tolist() if spec.ragged else []
-                    places = self._places(name, batch, rows, int(frames[name][batch]), axes)
-                else:
-                    places = self._plan.owner[rows]
-                count = places.size * spec.nbytes
-                dtype = numpy_dtype(spec.dtype)
-                out = self._buffers[name][:count].view(dtype).reshape(*places.shape, *spec.unit_shape)
-                # mode="clip" alone lets numpy write straight into `out`; every place is in range anyway
-                arrays[name] = np.take(self._flat[name], places, axis=0, out=out, mode="clip")
-            yield arrays
+        bounds = self._plan.bounds.tolist()
+        dtypes = {name: numpy_dtype(spec.dtype) for name, spec in self._stored.items()}
+        for first, last in self._alike():
+            places = {name: self._places_of(name, first, last) for name in self._stored}
+            for batch in range(first, last):
+                begin, end = bounds[batch] - bounds[first], bounds[batch + 1] - bounds[first]
+                arrays = {}
+                for name, spec in self._stored.items():
+                    own = places[name] if last == first + 1 else places[name][begin:end]
+                    out = self._buffers[name][: own.size * spec.nbytes].view(dtypes[name])
+                    out = out.reshape(*own.shape, *spec.unit_shape)
+                    # mode="clip" alone lets numpy write straight into `out`; every place is in range anyway
+                    arrays[name] = self._flat[name].take(own, 0, out, "clip")
+                yield arrays
+
+    def _alike(self) -> Iterator[tuple[int, int]]:
+        """Runs of batches of one length, whose places are worked out together: the first, and one past the last."""
+        bounds, count = self._plan.bounds, len(self._plan.batch_rows)
+        if self._plan.segments is not None or any(spec.ragged for spec in self._stored.values()):
+            yield from ((batch, batch + 1) for batch in range(count))
+            return
+        frames = np.stack([self._plan.batch_frames(name) for name in self._rules], axis=1)
+        changes = np.append(np.flatnonzero((frames[1:] != frames[:-1]).any(axis=1)) + 1, count)
+        begin = 0
+        for change in changes.tolist():
+            while begin < change:
+                rows = _PLACES_AT_ONCE // max(int(frames[begin].max()), 1)
+                end = int(np.searchsorted(bounds, bounds[begin] + rows, side="right")) - 1
+                end = min(max(end, begin + 1), change)
+                yield begin, end
+                begin = end
+
+    def _places_of(self, name: str, first: int, last: int) -> Int64:
+        """Where each frame, unit, or value of some batches lies in the flat buffer."""
+        rows = slice(int(self._plan.bounds[first]), int(self._plan.bounds[last]))
+        spec = self._stored[name]
+        if not spec.has_time:
+            return self._plan.owner[rows]
+        axes = self._plan.batch_sizes(name)[first].tolist() if spec.ragged else []
+        return self._places(name, first, rows, int(self._plan.batch_frames(name)[first]), axes)
 
     def _places(self, name: str, batch: int, rows: slice, padded_frames: int, padded_sizes: list[int]) -> Int64:
         """Where each frame of a batch lies in the flat buffer, [B, T]; each unit, [B, T, …], with ragged axes."""

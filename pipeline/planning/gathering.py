@@ -75,17 +75,25 @@ def gather_places(rows: KeyRows, which: slice, offset: Int64, padded_frames: int
     Returns:
         int64 [B, T].
     """
-    length = rows.length[which, None]
-    frame = (rows.start[which] - rows.left[which])[:, None] + np.arange(padded_frames)
-    places: Int64
-    if rule.pad == "edge":
-        places = np.clip(frame, 0, np.maximum(length - 1, 0)) + offset[:, None]
-    elif rule.pad == "reflect":
-        places = mirrored(frame, np.maximum(length, 1)) + offset[:, None]
-    else:
-        places = np.where((frame < 0) | (frame >= length), OUTSIDE_PLACE, frame + offset[:, None])
-    places[np.arange(padded_frames) >= rows.frames[which, None]] = PAD_PLACE
+    frames, length = rows.frames[which], rows.length[which]
+    first = rows.start[which] - rows.left[which]
+    along = np.arange(padded_frames)
+    places: Int64 = (first + offset)[:, None] + along
+    edges = np.flatnonzero((first < 0) | (first + frames > length))  # few rows, as a rule; the others lie inside
+    if len(edges):
+        places[edges] = _edge_places(first[edges, None] + along, length[edges, None], offset[edges, None], rule)
+    if (frames < padded_frames).any():
+        places *= along < frames[:, None]  # PAD_PLACE is 0
     return places
+
+
+def _edge_places(frame: Int64, length: Int64, offset: Int64, rule: KeyRule) -> Int64:
+    """The places of frames of which some lie outside their sequences; int64 [rows, frames]."""
+    if rule.pad == "edge":
+        return np.clip(frame, 0, np.maximum(length - 1, 0)) + offset
+    if rule.pad == "reflect":
+        return mirrored(frame, np.maximum(length, 1)) + offset
+    return np.where((frame < 0) | (frame >= length), OUTSIDE_PLACE, frame + offset)
 
 
 def unit_places(

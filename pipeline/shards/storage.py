@@ -65,15 +65,20 @@ class Storage:
         Raises:
             OutputError: not all of it could be written; names the path.
         """
-        views = [view for view in (memoryview(buffer).cast("B") for buffer in buffers) if len(view)]
+        views = [view for view in [memoryview(buffer) for buffer in buffers] if view.nbytes]
+        left = sum([view.nbytes for view in views])
         position = offset
-        with _told(path):
-            while views:
+        try:
+            while left:
                 done = self.system.pwritev(descriptor, views[:_MOST_BUFFERS], position)
                 if done == 0:
                     raise OSError(errno.EIO, "the disk takes no more bytes")
                 position += done
-                views = _behind(views, done)
+                left -= done
+                if left:
+                    views = _behind(views, done)
+        except OSError as error:
+            raise _ours(error, path, "written") from error
         return position - offset
 
     def truncate(self, descriptor: int, size: int, path: Path) -> None:
@@ -174,9 +179,9 @@ def partial_path(path: Path) -> Path:
 def _behind(views: list[memoryview], done: int) -> list[memoryview]:
     """What is left of buffers of which the first `done` bytes are written."""
     for place, view in enumerate(views):
-        if done < len(view):
-            return [view[done:], *views[place + 1 :]]
-        done -= len(view)
+        if done < view.nbytes:
+            return [view.cast("B")[done:], *views[place + 1 :]]
+        done -= view.nbytes
     return []
 
 
@@ -205,5 +210,9 @@ def _told(path: Path, done: str = "written") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0, "check the disk, or choose another output")
-        raise OutputError(f"{path}: can't be {done}: {error.strerror or error}; {remedy}") from error
+        raise _ours(error, path, done) from error
+
+
+def _ours(error: OSError, path: Path, done: str) -> OutputError:
+    remedy = _REMEDIES.get(error.errno or 0, "check the disk, or choose another output")
+    return OutputError(f"{path}: can't be {done}: {error.strerror or error}; {remedy}")

@@ -7,7 +7,7 @@ record format is that of tensorflow/core/lib/io/record_writer.h.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ from seqprep.shards.pieces import PieceList
 from seqprep.shards.sidecar import Pieces
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
-from seqprep.types import TENSOR_DTYPES, Array, Int64, UInt32
+from seqprep.types import TENSOR_DTYPES, Array, Int64, Tags, UInt32
 
 SUFFIX = ".tfrecord"
 MAX_RECORD_BYTES = (1 << 31) - 1
@@ -64,7 +64,7 @@ def tensor_head(name: str, dtype: str, shape: tuple[int, ...], size: int) -> byt
 
 def bytes_feature(name: str, values: Iterable[bytes]) -> bytes:
     """A whole feature that is a list of byte strings."""
-    return _feature_head(name, b"".join([b"\x0a" + _varint(len(value)) + value for value in values]), 0)
+    return _feature_head(name, b"".join(map(_listed, values)), 0)
 
 
 def _feature_head(name: str, head: bytes, size: int) -> bytes:
@@ -73,6 +73,23 @@ def _feature_head(name: str, head: bytes, size: int) -> bytes:
     head = _delimited(1, len(head) + size) + head  # Feature.bytes_list
     head = _delimited(1, len(encoded)) + encoded + _delimited(2, len(head) + size) + head  # the map's entry
     return _delimited(1, len(head) + size) + head  # Features.feature
+
+
+def _listed(value: bytes) -> bytes:
+    """A byte string as an entry of a bytes_list."""
+    return b"\x0a" + _varint(len(value)) + value
+
+
+def _encoded(tags: Tags) -> Iterator[bytes]:
+    raw, ends = tags.data.tobytes(), tags.ends.tolist()
+    return (raw[start:end] for start, end in pairwise([0, *ends]))
+
+
+def _column(name: str, values: Array) -> tuple[str, str, tuple[int, ...], int, memoryview]:
+    """A field of all rows: name, dtype, and of each row shape, bytes; all rows' bytes."""
+    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    nbytes = little.itemsize * int(np.prod(little.shape[1:], dtype=np.int64))
+    return name, values.dtype.name, values.shape[1:], nbytes, memoryview(little.tobytes())
 
 
 def check_record(path: Path, batch: int, size: int) -> None:
@@ -117,6 +134,9 @@ class TfRecordWriter:
         batches = len(table.batch_rows)
         self.offsets: dict[str, Int64] = {key: np.zeros(batches, np.int64) for key in table.keys}
         self.crcs: dict[str, UInt32] = {key: np.zeros(batches, np.uint32) for key in table.keys}
+        self._bounds: list[int] = table.bounds.tolist()
+        self._columns = [_column(name, values) for name, values in table.fields.items()]
+        self._tags = Tags.of(_listed(tag) for tag in _encoded(table.tags))
         self.descriptor = storage.open(self.partial)
 
     def write(self, batch: int, arrays: Mapping[str, Array]) -> None:
@@ -170,14 +190,12 @@ class TfRecordWriter:
 
     def _fields(self, batch: int) -> bytes:
         """The features that are small: fields of the rows, and tags."""
-        table = self._table
-        rows = slice(int(table.bounds[batch]), int(table.bounds[batch + 1]))
-        parts = []
-        for name, values in table.fields.items():
-            data = np.ascontiguousarray(values[rows], values.dtype.newbyteorder("<")).tobytes()
-            parts += [tensor_head(name, values.dtype.name, values[rows].shape, len(data)), data]
-        tags = table.tags.stretch(rows.start, rows.stop)
-        raw, ends = tags.data.tobytes(), tags.ends.tolist()
+        begin, end = self._bounds[batch], self._bounds[batch + 1]
+        parts: list[bytes | memoryview] = []
+        for name, dtype, shape, nbytes, data in self._columns:
+            size = (end - begin) * nbytes
+            parts += [tensor_head(name, dtype, (end - begin, *shape), size), data[begin * nbytes : end * nbytes]]
         if batch == 0 and self._description:
             parts.append(bytes_feature(DESCRIPTION, [self._description]))
-        return b"".join([*parts, bytes_feature(TAGS, [raw[start:end] for start, end in pairwise([0, *ends])])])
+        tags = self._tags.stretch(begin, end).data.tobytes()
+        return b"".join([*parts, _feature_head(TAGS, tags, 0)])
