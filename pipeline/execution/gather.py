@@ -71,6 +71,7 @@ class ShardGatherer:
                 self._offset[name] = np.append(needed.offset, 0)
             else:
                 self._flat[name] = _read_values(source, task, name, spec, pad)
+        self._padded_sizes = {name: plan.batch_sizes(name) for name in plan.sizes}
         self._buffers = {name: np.empty(self._most_bytes(name), np.uint8) for name in stored}
 
     def _most_bytes(self, name: str) -> int:
@@ -79,7 +80,7 @@ class ShardGatherer:
         if spec.has_time:
             units = self._plan.batch_rows * self._plan.batch_frames(name)
         if spec.ragged:
-            units = units * spec.units(self._plan.batch_sizes(name))
+            units = units * spec.units(self._padded_sizes[name])
         return int(units.max(initial=0)) * spec.nbytes
 
     def batches(self) -> Iterator[dict[str, Array]]:
@@ -122,7 +123,7 @@ class ShardGatherer:
         spec = self._stored[name]
         if not spec.has_time:
             return self._plan.owner[rows]
-        axes = self._plan.batch_sizes(name)[first].tolist() if spec.ragged else []
+        axes = self._padded_sizes[name][first].tolist() if spec.ragged else []
         return self._places(name, first, rows, int(self._plan.batch_frames(name)[first]), axes)
 
     def _places(self, name: str, batch: int, rows: slice, padded_frames: int, padded_sizes: list[int]) -> Int64:
