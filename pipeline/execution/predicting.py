@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from seqprep.config import Config, load_config
-from seqprep.execution.planning import plan_source
-from seqprep.execution.run import check_batches, describe_run
+from seqprep.execution.planning import SourcePlan, plan_source
+from seqprep.execution.run import check_batches, describe_run, output_folder
 from seqprep.execution.task import number_tasks, shard_table
 from seqprep.planning import NO_ROW, DatasetPlan, ShardPlan, ShardTask, needed_frames, report_lines
 from seqprep.shards import Index, ShardRecord, ShardTable, record_of_table, shard_bytes, shard_name
@@ -176,16 +176,17 @@ def plan(config: Config | Mapping[str, Any] | str | Path) -> dict[str, PlannedPa
     try:
         planned = plan_source(config, source)
         return {
-            name: _predict(config, source, part, describe_run(config, planned, name))
+            name: _predict(config, source, planned, part, describe_run(config, planned, name))
             for name, part in planned.parts.items()
         }
     finally:
         source.close()
 
 
-def _predict(config: Config, source: Source, plan: DatasetPlan, index: Index) -> PlannedPart:
-    folder = Path(config.output.path.replace("{split}", index.configuration.get("part", "")))
-    counting, records = _Counting(len(source.tags)), []
+def _predict(config: Config, source: Source, planned: SourcePlan, plan: DatasetPlan, index: Index) -> PlannedPart:
+    folder = output_folder(config, index.configuration.get("part", ""))
+    read_whole = {name for name, normalizer in planned.normalizers.items() if normalizer.per_sequence}
+    counting, records = _Counting(len(source.tags), read_whole), []
     description, tag_bytes = index.describe(), source.tags.sizes
     for numbered in number_tasks(plan, range(len(plan))):
         name = shard_name(numbered.number, numbered.count, index.format)
@@ -226,9 +227,11 @@ class _Counting:
 
     Args:
         sequences: of the source.
+        read_whole: keys of which every sequence is read whole, whatever rows need of it.
     """
 
-    def __init__(self, sequences: int) -> None:
+    def __init__(self, sequences: int, read_whole: Set[str]) -> None:
+        self._read_whole = read_whole
         self.taken = np.zeros(sequences, bool)
         """bool [sequences]: those that have a place in a shard."""
         self.shapes: set[tuple[int, ...]] = set()
@@ -242,8 +245,11 @@ class _Counting:
         ones = np.ones(len(task.sequence), np.int64)
         for rule in task.rules.keys:
             rows = plan.keys[rule.name]
-            needed = needed_frames(rows, plan.owner, np.append(ones, 1), rule)
-            found = [int(rows.frames.sum()), int(rows.core.sum()), int((needed.stop - needed.start).sum())]
+            needed = needed_frames(rows, plan.owner, ones, rule)
+            read = needed.stop - needed.start
+            if rule.name in self._read_whole:
+                read = np.where(read > 0, task.lengths[rule.name], 0)
+            found = [int(rows.frames.sum()), int(rows.core.sum()), int(read.sum())]
             before = self._frames.get(rule.name, [0, 0, 0])
             self._frames[rule.name] = [one + other for one, other in zip(before, found, strict=True)]
         self.shapes.update(map(tuple, _distinct_shapes(table).tolist()))

@@ -118,8 +118,13 @@ class _Run:
 
     def __init__(self, config: Config, part: str, plan: DatasetPlan, planned: SourcePlan) -> None:
         self.part, self.plan = part, plan
-        self.folder = Path(config.output.path.replace("{split}", part))
+        self.folder = output_folder(config, part)
         self.index = describe_run(config, planned, part)
+
+
+def output_folder(config: Config, part: str) -> Path:
+    """Where a part of the split goes; the whole, if there is none."""
+    return Path(config.output.path.replace("{split}", part))
 
 
 class Total:

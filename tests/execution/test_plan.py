@@ -14,9 +14,10 @@ import pytest
 import seqprep
 from seqprep.errors import ConfigError, OutputError
 from seqprep.shards import Dataset, tfrecord
-from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags
+from seqprep.types import Int64, KeySpec, Tags
 
 from .small import FORMATS, QUICK, small
+from .test_ragged import RaggedSource
 
 SEQUENCES = 24
 CHUNKS: dict[str, Any] = {"chunk": {"size": 12, "step": 6}, "context": {"left": 2, "right": 1}}
@@ -55,7 +56,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-class ManyKinds:
+class ManyKinds(RaggedSource):
     """Even and ragged frames, a transcript of its own length, and two keys without time."""
 
     keys: Mapping[str, KeySpec] = {
@@ -66,31 +67,22 @@ class ManyKinds:
         "größe": KeySpec(dtype="uint8", shape=(200,), has_time=False),
     }
     tags = Tags.of(f"ü{number}" for number in range(30))
-    _lengths: Mapping[str, Int64] = {
-        "data": np.arange(30) % 11 + 1, "boxes": np.arange(30) % 11 + 1, "text": np.arange(30) * 9,
-    }  # fmt: skip
 
-    def lengths(self, key: str) -> Int64:
-        return self._lengths[key]
+    def __init__(self) -> None:
+        frames = {"data": np.arange(30) % 11 + 1, "boxes": np.arange(30) % 11 + 1, "text": np.arange(30) * 9}
+        self.values = {
+            name: [
+                np.ones(
+                    ((int(frames[name][i]),) if spec.has_time else ()) + spec.shape_of([i % 4] if spec.ragged else []),
+                    spec.dtype,
+                )
+                for i in range(30)
+            ]
+            for name, spec in self.keys.items()
+        }
 
     def axis_sizes(self, key: str) -> Int64:
         return np.arange(30)[:, None] % 4
-
-    def read(self, key: str, sequence: int, frames: FrameRange | None = None, out: Array | None = None) -> Array:
-        spec = self.keys[key]
-        shape = spec.shape_of([sequence % 4] if spec.ragged else [])
-        start, stop = frames or (0, int(self._lengths[key][sequence]) if spec.has_time else 0)
-        made = np.ones((stop - start, *shape) if spec.has_time else shape, spec.dtype)
-        if out is None:
-            return made
-        out[...] = made
-        return out
-
-    def fingerprint(self) -> Mapping[str, str]:
-        return {"all": "the same"}
-
-    def close(self) -> None:
-        pass
 
 
 def settings(path: Path, folder: Path, format: str, changes: dict[str, Any]) -> dict[str, Any]:
@@ -164,6 +156,14 @@ def test_frames_are_read_once_unless_shards_share_a_sequence(corpus: Path, tmp_p
     assert whole.keys["data"].input_frames == whole.keys["data"].read_frames
     apart = seqprep.plan(settings(corpus, tmp_path / "out", "hdf5", CASES["global"]))[""]
     assert 1 < apart.keys["data"].read_amplification <= apart.keys["data"].frames / apart.keys["data"].input_frames
+
+
+def test_what_is_normalised_by_its_own_sequence_is_read_whole(corpus: Path, tmp_path: Path) -> None:
+    keys = {"data": {"normalize": "sequence"}, "classes": {"rate": 3}}
+    skipping: dict[str, Any] = {"chunk": {"size": 3, "step": 90}}
+    plain = seqprep.plan(settings(corpus, tmp_path / "out", "hdf5", skipping))[""].keys["data"]
+    whole = seqprep.plan(settings(corpus, tmp_path / "out", "hdf5", {**skipping, "keys": keys}))[""].keys["data"]
+    assert plain.read_frames < plain.input_frames == whole.input_frames == whole.read_frames
 
 
 def test_compressed_sizes_are_those_before(corpus: Path, tmp_path: Path) -> None:
