@@ -27,8 +27,8 @@ _SEGMENTS = "segments"
 class KaldiSource:
     """Kaldi's archives and scp files: an object is a sequence, of matrices [rows, columns], of vectors [values].
 
-    Binary matrices and vectors that aren't compressed are
-    read straight into place; text, compressed matrices and lists of integers are decoded.
+    Binary matrices and vectors that aren't compressed are read straight into place; text, compressed matrices and lists
+    of integers are decoded.
 
     Args:
         options: where the archives are.
