@@ -2,7 +2,6 @@
 
 import gc
 import importlib
-import os
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import pytest
 from seqprep import Loader
 from seqprep.errors import ClosedError, ConfigError, CorruptError, DependencyError, MismatchError
 from seqprep.runtime.staging import Stage
+from tests.descriptors import needs_listing, open_descriptors
 
 from .conftest import MakeDataset, our_threads, wait_for_threads
 from .resumable import plain
@@ -235,15 +235,11 @@ def test_another_iter_ends_the_first(stage: MakeStage) -> None:
         next(first)
 
 
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
+@needs_listing
 def test_a_hundred_stages_half_read_and_dropped(stage: MakeStage, make_dataset: MakeDataset) -> None:
     path = make_dataset(sequences=12)
     with Loader(path) as loader, stage(loader) as staged:
         list(staged)  # whatever a framework opens for good
-    gc.collect()
     before = open_descriptors()
     for number in range(100):
         loader = Loader(path)
@@ -252,8 +248,7 @@ def test_a_hundred_stages_half_read_and_dropped(stage: MakeStage, make_dataset: 
             next(iterator)
         del iterator, loader
     assert not wait_for_threads()
-    gc.collect()
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 @pytest.mark.parametrize("taken", [0, 3])

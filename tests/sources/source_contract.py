@@ -19,6 +19,7 @@ from seqprep.errors import SourceError
 from seqprep.sources import Source
 from seqprep.sources.registry import find_reader
 from seqprep.types import Array, FrameRange, Tags
+from tests.descriptors import needs_listing, open_descriptors
 
 from .conftest import FreshProcess
 
@@ -229,30 +230,30 @@ class SourceContract:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert hash_of_source(source) == expected
 
-    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+    @needs_listing
     def test_open_files_stay_flat(self, source: Source, truth: Truth) -> None:
         def read(count: int) -> int:
             for key, sequence, frames, _ in ranges(truth, count):
                 source.read(key, sequence, frames)
-            return len(os.listdir("/proc/self/fd"))
+            return open_descriptors()
 
         before = read(100)
         assert read(READS) <= before
         source.close()
 
-    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+    @needs_listing
     def test_many_files_keep_few_open(self, many: Callable[[], Source]) -> None:
-        before = len(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         source, draw = many(), random.Random(0)
         assert len(source.tags) >= MANY_FILES
         key, counts = next(iter(source.keys)), []
         for count in (MANY_READS // 2, MANY_READS // 2):
             for _ in range(count):
                 source.read(key, draw.randrange(len(source.tags)))
-            counts.append(len(os.listdir("/proc/self/fd")) - before)
+            counts.append(open_descriptors() - before)
         assert counts[1] <= counts[0] <= MOST_OPEN
         source.close()
-        assert len(os.listdir("/proc/self/fd")) <= before
+        assert open_descriptors() <= before
 
     def test_deterministic(self, source: Source, reopen: Callable[[], Source]) -> None:
         again = reopen()

@@ -15,6 +15,7 @@ import pytest
 
 from seqprep.sources import open_source
 from seqprep.types import FrameRange
+from tests.descriptors import needs_listing, open_descriptors
 
 from .formats import example, record
 
@@ -42,14 +43,14 @@ WRITERS: dict[str, tuple[str, Callable[[Path, int], object]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+@needs_listing
 @pytest.mark.parametrize(("files", "reads"), [(120, 1000), pytest.param(2000, 10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_open_files_stay_few(tmp_path: Path, suffix: str, files: int, reads: int) -> None:
     kind, write = WRITERS[suffix]
     for number in range(files):
         write(tmp_path / f"{number:04}{suffix}", number)
-    before, draw = len(os.listdir("/proc/self/fd")), random.Random(0)
+    before, draw = open_descriptors(), random.Random(0)
     source = open_source({"type": kind, "path": str(tmp_path)})
     assert len(source.tags) == files
     most = 0
@@ -57,7 +58,7 @@ def test_open_files_stay_few(tmp_path: Path, suffix: str, files: int, reads: int
         number = draw.randrange(files)
         assert source.read("data", number, FrameRange(5, 7)).reshape(-1).tolist() == [number + 5, number + 6]
         if count % 100 == 0:
-            most = max(most, len(os.listdir("/proc/self/fd")) - before)
+            most = max(most, len(os.listdir("/dev/fd")) - before)
     assert most <= MOST_OPEN
     source.close()
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert open_descriptors() <= before
