@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from seqprep.errors import ConfigError
-from seqprep.runtime.order import Even, Shuffle, parse_shuffle
+from seqprep.runtime.order import Even, GlobalOrder, Shuffle, parse_shuffle
 from seqprep.runtime.reporting import OnMetrics, parse_on_metrics
 from seqprep.runtime.row_order import RebatchOptions
+from seqprep.types import Int64
 
 Verify = Literal["always", "first", "never"]
 
@@ -50,7 +51,7 @@ class LoaderOptions:
         )
 
     def __post_init__(self) -> None:
-        for name, least in (("seed", None), ("rank", 0), ("world_size", 1), ("prefetch", 1), ("threads", 1)):
+        for name, least in (("seed", None), ("rank", 0), ("world_size", 1), ("prefetch", 1), ("threads", 0)):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
         if self.rank >= self.world_size:
             raise ConfigError(
@@ -65,6 +66,18 @@ class LoaderOptions:
             )
         if self.same_shape and self.rebatch:
             raise ConfigError("same_shape and rebatch are both set: mixed rows have shapes of their own; keep one")
+
+    def order(self, passes: Sequence[Int64], shapes: Int64 | None) -> GlobalOrder:
+        """The order that they ask for; see `GlobalOrder`."""
+        return GlobalOrder(
+            passes=passes,
+            shuffle=self.shuffle,
+            seed=self.seed,
+            rank=self.rank,
+            world_size=self.world_size,
+            even=self.even,
+            shapes=shapes,
+        )
 
     def identity(self, fingerprint: str, keys: Sequence[str]) -> dict[str, Any]:
         """What positions in the order belong to; plain values.

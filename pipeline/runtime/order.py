@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from seqprep import hashing
 from seqprep.errors import ConfigError
+from seqprep.runtime.positions import Steps
 from seqprep.types import Int64
 
 Even = Literal["pad", "drop", "none"]
@@ -44,6 +45,28 @@ def shards_together(shuffle: Shuffle) -> int | None:
     if shuffle == "global":
         return None
     return int(str(shuffle).partition(":")[2]) if str(shuffle).startswith("window") else 1
+
+
+class Order(Steps, Protocol):
+    """Which batch stands at which position of an epoch."""
+
+    @property
+    def seed(self) -> int:
+        """Of the shuffle."""
+
+    @property
+    def rank(self) -> int:
+        """Which of the equal readers this is."""
+
+    @property
+    def even(self) -> Even:
+        """What ranks do when the batches don't divide by them."""
+
+    def of_epoch(self, epoch: int, begin: int) -> Int64:
+        """Numbers of the batches that this rank gets in an epoch, from a global position on; int64 [steps]."""
+
+    def whole(self, epoch: int) -> Int64:
+        """Numbers of the batches at all positions of an epoch; int64 [positions]."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,7 +8,7 @@ alone, so a position in it is found without reading what comes before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from seqprep import hashing
 from seqprep.errors import ConfigError
-from seqprep.runtime.order import GlobalOrder
+from seqprep.runtime.order import Order
 from seqprep.types import Int64
 
 _ROWS = 5  # what the draw is for; part of its key
@@ -77,12 +77,12 @@ class RowOrder:
 
     Args:
         order: of the stored batches.
-        rows: int64 [batches of the dataset]: rows of each.
+        rows_of: gives the rows of batches by their numbers, int64 [batches].
         options: how rows are mixed.
     """
 
-    def __init__(self, order: GlobalOrder, rows: Int64, options: RebatchOptions) -> None:
-        self.order, self.options, self._rows = order, options, rows
+    def __init__(self, order: Order, rows_of: Callable[[Int64], Int64], options: RebatchOptions) -> None:
+        self.order, self.options, self._rows_of = order, options, rows_of
         self._counted: tuple[int, list[int]] = -1, []
 
     @property
@@ -99,7 +99,7 @@ class RowOrder:
             if order.even != "none":  # a whole number of steps
                 steps = order.steps(epoch, 0)
                 positions = positions[np.arange(steps * ranks) % max(len(positions), 1)]
-            rows = self._rows[positions]
+            rows = self._rows_of(positions)
             counts = [-(-int(rows[rank::ranks].sum()) // self.options.rows) for rank in range(ranks)]
             if order.even != "none":
                 counts = [max(counts) if order.even == "pad" else min(counts)] * ranks
@@ -117,7 +117,7 @@ class RowOrder:
     def stretch(self, epoch: int, begin: int) -> Stretch:
         """What this rank has to read and hand out from a global position on."""
         batches = self.order.of_epoch(epoch, 0)
-        before = np.append(0, np.cumsum(self._rows[batches]))
+        before = np.append(0, np.cumsum(self._rows_of(batches)))
         bounds = before[:: self.options.window]  # where the stream's windows begin
         total, size, taken = int(before[-1]), self.options.rows, begin // self.world_size
         first = taken * size

@@ -16,7 +16,7 @@ from seqprep.errors import ClosedError, ConfigError
 from seqprep.runtime import rebatching, tables
 from seqprep.runtime.order import GlobalOrder
 from seqprep.runtime.row_order import RebatchOptions, RowOrder
-from seqprep.shards import INDEX_NAME, read_sidecar
+from seqprep.shards import INDEX_NAME, Dataset, read_sidecar
 from seqprep.shards.index import _content_crc
 from seqprep.types import Tags
 
@@ -118,7 +118,7 @@ def test_rows_stay_in_their_window_and_change_company(path: Path) -> None:
 
 
 def test_the_order_of_rows_is_the_same_for_good() -> None:
-    order = RowOrder(make(3, rank=0), np.array([3, 4, 2]), RebatchOptions(rows=4, window=2))
+    order = RowOrder(make(3, rank=0), np.array([3, 4, 2]).__getitem__, RebatchOptions(rows=4, window=2))
     assert order.mixed(0, 0, 7).tolist() == GOLDEN[0]
     assert order.mixed(1, 2, 7).tolist() == GOLDEN[1]
 
@@ -145,7 +145,7 @@ def test_what_ranks_get(
     plans = [
         RowOrder(
             make(len(rows), rank=rank, world_size=world_size, even=even, shuffle=shuffle),
-            np.array(rows, np.int64),
+            np.array(rows, np.int64).__getitem__,
             options,
         )
         for rank in range(world_size)
@@ -227,7 +227,7 @@ def test_resuming(path: Path, setup: dict[str, Any]) -> None:
 def test_ranks_of_fewer_rows_resume_within_their_repeats() -> None:
     rows = np.array([1, 9, 1, 9, 1, 9], np.int64)  # rank 0 has 3, rank 1 has 27
     options = RebatchOptions(rows=2, window=2)
-    plan = RowOrder(make(6, world_size=2, rank=0), rows, options)
+    plan = RowOrder(make(6, world_size=2, rank=0), rows.__getitem__, options)
     assert plan.stretch(0, 0).sizes == (2, 1, *[0] * 12)
     assert plan.stretch(0, 2 * 5).again == 3
     assert plan.stretch(0, 2 * 5).batches.tolist() == [4]
@@ -261,7 +261,7 @@ def test_fillers_are_left_out(path: Path, tmp_path: Path) -> None:
         assert sorted(row for batch in batches for row in batch) == sorted(real)
         assert [len(batch) for batch in batches[:-1]] == [6] * (len(loader) - 1)
         np.testing.assert_array_equal(
-            tables.batch_rows(stored._dataset), [(batch["seq_idx"] >= 0).sum() for batch in stored]
+            tables.batch_rows(Dataset(stored.path)), [(batch["seq_idx"] >= 0).sum() for batch in stored]
         )
 
 
@@ -306,7 +306,7 @@ def test_impossible_options(path: Path, options: Any, message: str) -> None:
 
 
 def test_packed_rows_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqprep.runtime.loader.batch_setting", lambda dataset, name: name == "pack")
+    monkeypatch.setattr("seqprep.runtime.stored.batch_setting", lambda dataset, name: name == "pack")
     with pytest.raises(
         ConfigError, match=r"shards: rebatch is set, but the rows of this dataset are packed.*remove rebatch"
     ):
