@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from seqprep.runtime.options import LoaderOptions
@@ -14,9 +14,11 @@ from seqprep.types import Int64, KeySpec
 class Stock(Protocol):
     """Batches that can be read one by one, each by its number. Reading is safe from several threads."""
 
-    keys: Sequence[str]
-    """Those that are read, the input key first if it is among them."""
     shards_opened: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Those that are read, the input key first if it is among them."""
 
     @property
     def name(self) -> str:

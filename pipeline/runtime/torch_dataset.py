@@ -15,7 +15,7 @@ from typing import Any, cast
 from seqprep.errors import ConfigError
 from seqprep.runtime.frameworks import import_framework
 from seqprep.runtime.loader import Loader
-from seqprep.runtime.order import GlobalOrder
+from seqprep.runtime.order import Order
 from seqprep.runtime.protocol import BatchSource, ResumableSource
 from seqprep.runtime.torch_tensors import is_plain, lay_out, pack, split_batch, unpack
 from seqprep.types import Tags
@@ -189,7 +189,7 @@ class _FolderBatches:
         return self._loaders[place]
 
 
-def _order(loader: Loader) -> GlobalOrder:
+def _order(loader: Loader) -> Order:
     return loader._order
 
 
