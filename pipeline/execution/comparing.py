@@ -62,6 +62,7 @@ class SourceComparison:
         table = shard_table(plan, task, self._stored, tags_of_rows(plan, self._source.tags))
         pads = {name: key.pad_value for name, key in self._config.keys.items()}
         gatherer = ShardGatherer(self._source, task, plan, self._stored, pads, self._normalizers)
+        gatherer.read()
         faults: list[Fault] = []
         readers: dict[int, ShardReader] = {}
         for batch, arrays in enumerate(gatherer.batches()):

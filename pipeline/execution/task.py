@@ -85,6 +85,7 @@ def _make_shard(job: Job, numbered: NumberedTask, advance: Advance) -> ShardReco
         advance(numbered.task.rows, 0)
         return finished
     gatherer = ShardGatherer(job.source, numbered.task, plan, job.stored, job.pad_values, job.normalizers)
+    gatherer.read()
     done = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.sequence != NO_ROW)])[plan.bounds]
 
     def counted() -> Iterator[dict[str, Array]]:

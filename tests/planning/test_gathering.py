@@ -82,6 +82,7 @@ def gathered(plan: Plan, source: ArraySource) -> list[tuple[int, int, dict[str, 
     for i in range(len(plan)):
         task, shard = plan.task(i), plan.shard(i)
         gatherer = ShardGatherer(source, task, shard, source.keys, dict.fromkeys(source.keys, PAD_VALUE))
+        gatherer.read()
         for (begin, end), arrays in zip(pairwise(shard.bounds.tolist()), gatherer.batches(), strict=True):
             for row in range(begin, end):
                 cores = {
@@ -254,7 +255,7 @@ def test_each_sequence_is_read_once_per_shard_and_no_more_of_it_than_needed(case
     for i in range(len(plan)):
         task, shard = plan.task(i), plan.shard(i)
         source.read_ranges.clear()
-        ShardGatherer(source, task, shard, source.keys, {})
+        ShardGatherer(source, task, shard, source.keys, {}).read()
         expected = {}
         for key in case.rules.keys:
             for place in zip(shard.sequence.tolist(), shard.number.tolist(), strict=True):

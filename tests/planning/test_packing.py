@@ -72,6 +72,7 @@ def test_what_is_packed_comes_out_again(case: Case, units: int, multiple: int, a
         dropped += shard.dropped.rows
         assert (shard.segments.start["data"] % grid == 0).all()
         gatherer = ShardGatherer(source, task, shard, source.keys, dict.fromkeys(source.keys, PAD_VALUE))
+        gatherer.read()
         bounds = shard.bounds.tolist()
         for number, ((a, b), arrays) in enumerate(zip(itertools.pairwise(bounds), gatherer.batches(), strict=True)):
             assert len(arrays["speaker"]) == b - a
