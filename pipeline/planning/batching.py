@@ -119,7 +119,8 @@ def greedy_batches(lengths: Sequence[Int64], max_frames: Sequence[int | None], m
         int64 [batches + 1]: batch i holds rows bounds[i] up to bounds[i + 1]; no batch is empty.
     """
     rows = len(lengths[0])
-    budgets = [(frames, limit) for frames, limit in zip(lengths, max_frames, strict=True) if limit is not None]
+    pairs = zip(lengths, max_frames, strict=True)
+    budgets = _decisive([(frames, limit) for frames, limit in pairs if limit is not None])
     bounds, first, block = [0], 0, _BLOCK_ROWS
     while first < rows:
         stop = min(first + block, rows)
@@ -135,6 +136,16 @@ def greedy_batches(lengths: Sequence[Int64], max_frames: Sequence[int | None], m
         block = 2 * block if begin == first else _BLOCK_ROWS
         first = begin
     return np.array(bounds, np.int64)
+
+
+def _decisive(budgets: Sequence[tuple[Int64, int]]) -> list[tuple[Int64, int]]:
+    """Leaves budgets out that no batch can break without breaking another: of a key that is nowhere the longer and whose
+    limit is no lower, as labels beside their features have it."""
+    kept: list[tuple[Int64, int]] = []
+    for frames, limit in sorted(budgets, key=lambda budget: (budget[1], -int(budget[0].sum()))):  # the tightest first
+        if not any((frames <= longer).all() for longer, _ in kept):
+            kept.append((frames, limit))
+    return kept
 
 
 def _longest_fits(rows: int, budgets: Sequence[tuple[Int64, int]], max_sequences: int | None) -> Int64:

@@ -21,6 +21,10 @@ def row_lengths(draw: st.DrawFn) -> tuple[list[list[int]], list[int | None], int
     keys = draw(st.integers(1, 3))
     rows = draw(st.integers(0, 60))
     lengths = [draw(st.lists(st.integers(0, 20), min_size=rows, max_size=rows)) for _ in range(keys)]
+    for follower in range(1, keys):
+        rate = draw(st.sampled_from([None, 1, 2, 3]))
+        if rate is not None:  # nowhere longer than the first key, so that one budget may imply the other
+            lengths[follower] = [-(-frames // rate) for frames in lengths[0]]
     limits = [draw(st.none() | st.integers(1, 100)) for _ in range(keys)]
     return lengths, limits, draw(st.none() | st.integers(1, 12))
 
@@ -96,6 +100,19 @@ def test_the_tightest_key_closes_a_batch() -> None:
     assert run([[4, 4, 4, 4], [1, 3, 1, 1]], [100, 6], None) == [2, 2]
     assert run([[4, 4, 4, 4], [1, 3, 1, 1]], [8, None], None) == [2, 2]
     assert run([[4, 4, 4, 4], [1, 3, 1, 1]], [12, 6], 2) == [2, 2]
+
+
+def test_budgets_that_follow_from_others_are_left_out() -> None:
+    features, labels, text = ([9, 6, 3], [3, 2, 1], [3, 2, 4])
+    assert decisive([features, labels, text], [50, 50, 50]) == [(features, 50), (text, 50)]
+    assert decisive([labels, features], [50, 50]) == [(features, 50)]
+    assert decisive([features, labels], [50, 49]) == [(labels, 49), (features, 50)]
+    assert decisive([features, features], [50, 70]) == [(features, 50)]
+
+
+def decisive(lengths: list[list[int]], limits: list[int]) -> list[tuple[list[int], int]]:
+    budgets = zip(map(np.array, lengths), limits, strict=True)
+    return [(frames.tolist(), limit) for frames, limit in batching._decisive(list(budgets))]
 
 
 @pytest.mark.parametrize("most", [None, 1, 7, 5000, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK])
