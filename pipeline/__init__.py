@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from seqprep.runtime import unpack as unpack
     from seqprep.sources import Source as Source
     from seqprep.sources import open_source as open_source
+    from seqprep.streaming import Stream as Stream
+    from seqprep.streaming import stream as stream
 
 _HOMES = {
     "Config": "seqprep.config",
@@ -43,6 +45,7 @@ _HOMES = {
     "SeqprepError": "seqprep.errors",
     "Source": "seqprep.sources",
     "Stitched": "seqprep.runtime",
+    "Stream": "seqprep.streaming",
     "Summary": "seqprep.execution",
     "chunk": "seqprep.execution",
     "convert": "seqprep.execution",
@@ -55,6 +58,7 @@ _HOMES = {
     "repair": "seqprep.execution",
     "stats": "seqprep.execution",
     "stitch": "seqprep.runtime",
+    "stream": "seqprep.streaming",
     "unpack": "seqprep.runtime",
     "verify": "seqprep.execution",
 }

@@ -1,6 +1,6 @@
 """What users may set, checked; errors name file, line, setting and remedy."""
 
-from seqprep.config.document import Document, parse_assignment, read_document
+from seqprep.config.document import Document, as_document, parse_assignment, read_document
 from seqprep.config.layout import BucketConfig, OrderName
 from seqprep.config.schema import (
     BY_FILE,
@@ -14,6 +14,7 @@ from seqprep.config.schema import (
     load_config,
 )
 from seqprep.config.selection import SelectConfig, SplitConfig, exact_share
+from seqprep.config.units import parse_bytes
 from seqprep.config.validation import Options, build, suggestion
 
 __all__ = [
@@ -31,10 +32,12 @@ __all__ = [
     "OutputConfig",
     "SelectConfig",
     "SplitConfig",
+    "as_document",
     "build",
     "exact_share",
     "load_config",
     "parse_assignment",
+    "parse_bytes",
     "read_document",
     "suggestion",
 ]

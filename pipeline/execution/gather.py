@@ -11,6 +11,8 @@ from seqprep.execution.stretches import Stretches, Values
 from seqprep.planning import (
     FIRST_PLACE,
     PAD_PLACE,
+    KeyRule,
+    NeededFrames,
     ShardPlan,
     ShardTask,
     gather_places,
@@ -23,6 +25,19 @@ from seqprep.types import Array, Int64, KeySpec, numpy_dtype
 
 _PLACES_AT_ONCE = 1 << 15
 """Frames of which the places are worked out together: enough to make the calls few, and few enough for a cache."""
+
+
+def needed_stretches(task: ShardTask, plan: ShardPlan, rule: KeyRule, spec: KeySpec) -> NeededFrames:
+    """Finds what a shard needs of one key with time.
+
+    Args:
+        task: the shard's sequences.
+        plan: its rows and batches.
+        rule: of the key.
+        spec: of the key as it is stored.
+    """
+    units = spec.units(task.sizes[rule.name]) if spec.ragged else np.ones(len(task.sequence), np.int64)
+    return needed_frames(plan.keys[rule.name], plan.owner, units, rule)
 
 
 class ShardGatherer:
@@ -54,8 +69,7 @@ class ShardGatherer:
             pad = pad_values.get(name, 0.0)
             if spec.has_time:
                 rule, normalizer = self._rules[name], (normalizers or {}).get(name)
-                units = spec.units(task.sizes[name]) if spec.ragged else np.ones(len(task.sequence), np.int64)
-                needed = needed_frames(plan.keys[name], plan.owner, units, rule)
+                needed = needed_stretches(task, plan, rule, spec)
                 self._own[name] = Stretches(source, task, needed, rule, spec, pad, normalizer)
             else:
                 self._own[name] = Values(source, task, name, spec, pad)

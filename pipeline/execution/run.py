@@ -170,10 +170,15 @@ def check_batches(shards: Sequence[ShardRecord], plan: DatasetPlan, config: Conf
     for shard in shards:
         batches[shard.epoch] += shard.batches
     if not all(batches):
-        raise ConfigError(
-            f"{config.document.where(('batch', 'drop_last'))}: batch.drop_last leaves no batch, for no shard has the rows "
-            "of a full one; set it to false, or lower batch.max_frames or batch.max_sequences"
-        )
+        raise no_batch(config)
+
+
+def no_batch(config: Config) -> ConfigError:
+    """The error that `drop_last` has left a pass without a batch."""
+    return ConfigError(
+        f"{config.document.where(('batch', 'drop_last'))}: batch.drop_last leaves no batch, for no shard has the rows "
+        "of a full one; set it to false, or lower batch.max_frames or batch.max_sequences"
+    )
 
 
 def describe_run(config: Config, planned: SourcePlan, part: str) -> Index:

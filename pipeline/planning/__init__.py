@@ -11,7 +11,7 @@ parts = plan_parts(lengths, tags, selected, rules, SplitRule.of(config))  # all 
 from seqprep.planning.alignment import Alignment, align_lengths, expected_lengths
 from seqprep.planning.batching import NO_ROW
 from seqprep.planning.chunking import count_chunks
-from seqprep.planning.dataset import WHOLE, DatasetPlan, plan_parts
+from seqprep.planning.dataset import WHOLE, DatasetPlan, PassRecipe, plan_parts
 from seqprep.planning.gathering import (
     FIRST_PLACE,
     OUTSIDE_PLACE,
@@ -50,6 +50,7 @@ __all__ = [
     "OrderRule",
     "OverBudget",
     "PassPlan",
+    "PassRecipe",
     "Plan",
     "Report",
     "Rules",

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from seqprep.planning.buckets import LengthClasses
 from seqprep.planning.chunking import count_chunks
 from seqprep.planning.layout import padded_lengths
 from seqprep.planning.packing import segment_frames
@@ -24,11 +25,41 @@ WHOLE = ""
 
 
 @dataclass(frozen=True)
+class PassRecipe:
+    """All that a pass is planned from, but its number; see `make_plan`."""
+
+    lengths: Mapping[str, Int64]
+    rules: Rules
+    places: Int64
+    classes: LengthClasses | None
+    sizes: Mapping[str, Int64] | None
+    aligned: Mapping[str, Any] | None
+
+    def plan(self, number: int) -> PassPlan:
+        """Plans any pass, also one beyond those that the rules ask for.
+
+        Raises:
+            ConfigError: no sequence gives a row.
+        """
+        return make_plan(
+            self.lengths,
+            self.rules,
+            number,
+            places=self.places,
+            classes=self.classes,
+            sizes=self.sizes,
+            aligned=self.aligned,
+        )
+
+
+@dataclass(frozen=True)
 class DatasetPlan:
     """All passes of one dataset; its shards are numbered through from pass to pass."""
 
     passes: tuple[PassPlan, ...]
     report: Report
+    recipe: PassRecipe
+    """What they were planned from."""
 
     @cached_property
     def _shards_before(self) -> Int64:
@@ -95,13 +126,11 @@ def plan_parts(
     rest = {} if split_rule is None else {"split": count_of(parts.pop(REST), inputs, counts)}
     planned = {}
     for name, places in parts.items():
-        passes = tuple(
-            make_plan(lengths, rules, epoch, places=places, classes=classes, sizes=sizes, aligned=aligned)
-            for epoch in range(rules.epochs)
-        )
+        recipe = PassRecipe(lengths, rules, places, classes, sizes, aligned)
+        passes = tuple(recipe.plan(number) for number in range(rules.epochs))
         left_out = joined(selected.left_out, rest)
         report = Report(left_out=left_out, cut=passes[0].report, over_budget=over_budget(passes))
-        planned[name] = DatasetPlan(passes, report)
+        planned[name] = DatasetPlan(passes, report, recipe)
     return planned
 
 

@@ -82,7 +82,7 @@ class OpenedShard:
         path: of the shard.
         sidecar: what it holds.
         keys: those that are read.
-        most_held_bytes: how much of small keys may be held in memory.
+        most_held_bytes: how much of small keys may be held in memory; with 0, the file isn't opened.
         verify: check what is held against its checksums; a key that differs is read at each batch instead.
 
     Raises:
@@ -133,6 +133,8 @@ class OpenedShard:
 def _hold(path: Path, sidecar: Sidecar, keys: Sequence[str], most_bytes: int, verify: bool) -> dict[str, UInt8]:
     """Reads small keys whole, batch behind batch, as long as they fit together and are what they should be."""
     held: dict[str, UInt8] = {}
+    if not most_bytes:
+        return held
     file = OpenFile(str(path))
     for key in keys:
         sizes = sidecar.table.array_bytes(key)

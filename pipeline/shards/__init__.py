@@ -10,7 +10,7 @@ from seqprep.shards.lock import LOCK_NAME, FolderLock, SharedLock
 from seqprep.shards.prediction import shard_bytes
 from seqprep.shards.reading import ShardReader
 from seqprep.shards.rebuilding import dataset_of, find_shards, rebuild_sidecar, shard_count
-from seqprep.shards.sidecar import Sidecar, read_sections, read_sidecar, sidecar_path
+from seqprep.shards.sidecar import NO_REGIONS, Sidecar, read_sections, read_sidecar, sidecar_path
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
 from seqprep.shards.verification import Fault, verify_index, verify_record, verify_shard
@@ -19,6 +19,7 @@ from seqprep.shards.writing import ShardRecord, record_of, record_of_table, shar
 __all__ = [
     "INDEX_NAME",
     "LOCK_NAME",
+    "NO_REGIONS",
     "Dataset",
     "Decoder",
     "Fault",

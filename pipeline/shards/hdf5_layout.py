@@ -10,7 +10,7 @@ import numpy as np
 
 from seqprep.errors import CorruptError
 from seqprep.shards.index import Index, parse_description
-from seqprep.shards.sidecar import NONE, Pieces, Sidecar
+from seqprep.shards.sidecar import NO_REGIONS, Pieces, Sidecar
 from seqprep.shards.table import ShardTable, parse_numbers
 from seqprep.types import Int64, Tags
 
@@ -43,7 +43,7 @@ def hdf5_layout(path: Path) -> tuple[Sidecar, Index]:
     except (OSError, KeyError, RuntimeError, ValueError, TypeError, IndexError) as error:
         raise CorruptError(f"{path}: isn't a whole HDF5 shard: {error}; seqprep repair makes it again") from error
     crcs = {key: np.zeros(len(table.batch_rows), np.uint32) for key in table.keys}
-    return Sidecar("hdf5", 0, about.fingerprint, table, offsets, crcs, NONE, pieces), about
+    return Sidecar("hdf5", 0, about.fingerprint, table, offsets, crcs, NO_REGIONS, pieces), about
 
 
 def _table(file: Any, about: Index, numbers: dict[str, int]) -> ShardTable:

@@ -36,7 +36,7 @@ class Regions:
     crc: UInt32
 
 
-NONE = Regions(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint32))
+NO_REGIONS = Regions(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint32))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from seqprep.errors import CorruptError
 from seqprep.files import read_exactly
 from seqprep.shards.checksum import checksum, masked
 from seqprep.shards.index import Index, parse_description
-from seqprep.shards.sidecar import NONE, Pieces, Sidecar
+from seqprep.shards.sidecar import NO_REGIONS, Pieces, Sidecar
 from seqprep.shards.table import ShardTable, parse_numbers
 from seqprep.shards.tfrecord import DESCRIPTION, TAGS
 from seqprep.types import TENSOR_DTYPES, Array, Tags, numpy_dtype
@@ -179,7 +179,7 @@ class _Reading:
         pieces = None
         if self._members:
             pieces = Pieces.of("gzip", self._members)
-        return Sidecar("tfrecord", 0, about.fingerprint, table, offsets, crcs, NONE, pieces), about
+        return Sidecar("tfrecord", 0, about.fingerprint, table, offsets, crcs, NO_REGIONS, pieces), about
 
 
 def _gzip_members(descriptor: int) -> Iterator[_Member]:

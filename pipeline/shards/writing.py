@@ -17,7 +17,7 @@ from seqprep.shards.checksum import checksum
 from seqprep.shards.hdf5 import SUFFIX as HDF5_SUFFIX
 from seqprep.shards.hdf5 import Hdf5Writer
 from seqprep.shards.hdf5_chunks import ChunkedHdf5Writer
-from seqprep.shards.sidecar import NONE, Pieces, Regions, Sidecar, gaps, sidecar_path
+from seqprep.shards.sidecar import NO_REGIONS, Pieces, Regions, Sidecar, gaps, sidecar_path
 from seqprep.shards.storage import Storage
 from seqprep.shards.table import ShardTable, describe_shard_of
 from seqprep.shards.tfrecord import SUFFIX as TFRECORD_SUFFIX
@@ -154,7 +154,7 @@ def record_of_table(name: str, table: ShardTable, file_bytes: int, sidecar_crc32
 
 
 def _sidecar_of(writer: ShardWriter, format: str, table: ShardTable, fingerprint: str) -> Sidecar:
-    sidecar = Sidecar(format, 0, fingerprint, table, writer.offsets, writer.crcs, NONE, writer.pieces)
+    sidecar = Sidecar(format, 0, fingerprint, table, writer.offsets, writer.crcs, NO_REGIONS, writer.pieces)
     try:
         return describe_shard(writer.descriptor, sidecar)
     except OSError as error:
