@@ -13,12 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 from corpus import configuration, write_source
-from reading import KEYS, Item, Limit, returnn_on_the_fly, tf_data_on_the_fly, to_device
+from reading import CONTEXT, FEATURES, KEYS, ROWS, SIZE, STEP, Item, Limit, tf_data_on_the_fly, to_device
 from rounds import measure_apart, report
 
 import seqprep
@@ -29,9 +29,35 @@ OURS = {
     "seqprep.stream, two threads": {"threads": 2},
     "seqprep.stream, shuffled anew": {"threads": 1, "fresh": True},
 }
+
+
+def returnn(source: Path) -> Iterator[Item]:
+    """By the package's own pipeline for TensorFlow, which fills a queue in a thread."""
+    from returnn.datasets.hdf import HDFDataset
+    from returnn.tensor import TensorDict
+    from returnn.tf.data_pipeline import FeedDictDataProvider
+
+    dataset = HDFDataset(files=[str(source)], chunking=f"{SIZE}:{STEP}", context_window=2 * CONTEXT + 1)
+    dataset.initialize()
+    dataset.init_seq_order(epoch=1)
+    data = {"dim": FEATURES, "shape": (None, FEATURES), "dtype": "float32"}
+    classes = {"dim": 40, "sparse": True, "shape": (None,), "dtype": "int32"}
+    expected = TensorDict()
+    expected.update({"data": data, "classes": classes}, auto_convert=True)
+    batches = dataset.generate_batches(recurrent_net=True, batch_size=10**9, max_seqs=ROWS)
+    provider = FeedDictDataProvider(dataset=dataset, batches=batches, extern_data=expected, data_keys=KEYS)
+    provider.start_threads(None)
+    try:
+        while provider.have_more_data(None):
+            batch = provider.queue.get()
+            yield {key: batch[key] for key in KEYS}
+    finally:
+        provider.stop_threads()
+
+
 PEERS: dict[str, Callable[[Path], Iterable[Item]]] = {
     "tf.data": tf_data_on_the_fly,
-    "RETURNN": returnn_on_the_fly,
+    "RETURNN": returnn,
 }
 
 
