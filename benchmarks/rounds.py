@@ -45,12 +45,16 @@ def take_turns(ways: Mapping[str, Way], rounds: int) -> dict[str, Measured]:
     return measured
 
 
-def measure_apart(script: str, folder: Path, names: list[str], rounds: int, *more: str) -> None:
+def measure_apart(script: str, folder: Path, names: list[str], rounds: int, *more: str) -> dict[str, float]:
     """Measures each way in a process of its own, in turns with the limit, and prints a line for it.
 
     Tools that can't be loaded together, or end their process, so don't hurt the others. The script is called with
     `--measure NAME --folder FOLDER --rounds N` and has to call `report`.
+
+    Returns:
+        The share of the limit that each reached; of those that could be measured.
     """
+    shares = {}
     width = max(map(len, names))
     print(f"{'':{width}}  {'GB/s':>7}  {'of the limit':>12}  {'limit, GB/s':>11}")
     for name in names:
@@ -62,10 +66,11 @@ def measure_apart(script: str, folder: Path, names: list[str], rounds: int, *mor
             print(f"{name:{width}}  not measured: {found['failure']}", flush=True)
             continue
         own, top = found["own"], found["limit"]
-        share = statistics.median(one / other for one, other in zip(own, top, strict=True))
+        share = shares[name] = statistics.median(one / other for one, other in zip(own, top, strict=True))
         print(
             f"{name:{width}}  {statistics.median(own):7.3f}  {share:12.3f}  {statistics.median(top):11.2f}", flush=True
         )
+    return shares
 
 
 def report(own: Way, limit: Way, rounds: int) -> None:

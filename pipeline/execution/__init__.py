@@ -11,12 +11,14 @@ from seqprep.execution.repairing import Repair, repair
 from seqprep.execution.run import Progress, Summary, chunk, describe_run, no_batch
 from seqprep.execution.statistics import stats
 from seqprep.execution.statistics_file import KeyStatistics, describe_statistics
+from seqprep.execution.stretches import MemoryOf
 from seqprep.execution.task import shard_table, tags_of_rows
 from seqprep.execution.verifying import Verification, verify
 
 __all__ = [
     "Export",
     "KeyStatistics",
+    "MemoryOf",
     "Normalizer",
     "PlannedPart",
     "Progress",

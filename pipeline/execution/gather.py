@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 
 from seqprep.execution.normalization import Normalizer
-from seqprep.execution.stretches import Stretches, Values
+from seqprep.execution.stretches import MemoryOf, Stretches, Values, fresh_memory
 from seqprep.planning import (
     FIRST_PLACE,
     PAD_PLACE,
@@ -25,6 +28,8 @@ from seqprep.types import Array, Int64, KeySpec, numpy_dtype
 
 _PLACES_AT_ONCE = 1 << 15
 """Frames of which the places are worked out together: enough to make the calls few, and few enough for a cache."""
+_MOST_RUNS_KEPT = 16
+"""Runs of batches whose places are kept for batches that are filled one by one."""
 
 
 def needed_stretches(task: ShardTask, plan: ShardPlan, rule: KeyRule, spec: KeySpec) -> NeededFrames:
@@ -50,6 +55,7 @@ class ShardGatherer:
         stored: the keys to gather.
         pad_values: for each key, what rows hold beyond their valid frames.
         normalizers: of the keys that are normalised.
+        memory: gives bytes for the flat buffers, at least as many as it is asked for.
     """
 
     def __init__(
@@ -60,6 +66,7 @@ class ShardGatherer:
         stored: Mapping[str, KeySpec],
         pad_values: Mapping[str, float],
         normalizers: Mapping[str, Normalizer] | None = None,
+        memory: MemoryOf = fresh_memory,
     ) -> None:
         self._plan, self._stored = plan, stored
         self._rules = {rule.name: rule for rule in task.rules.keys}
@@ -70,20 +77,27 @@ class ShardGatherer:
             if spec.has_time:
                 rule, normalizer = self._rules[name], (normalizers or {}).get(name)
                 needed = needed_stretches(task, plan, rule, spec)
-                self._own[name] = Stretches(source, task, needed, rule, spec, pad, normalizer)
+                self._own[name] = Stretches(source, task, needed, rule, spec, pad, normalizer, memory)
             else:
                 self._own[name] = Values(source, task, name, spec, pad)
         self._padded_sizes = {name: plan.batch_sizes(name) for name in plan.sizes}
+        self._known: dict[tuple[str, int], Int64] = {}  # places of runs of batches
+        self._lock = threading.Lock()
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the flat buffers."""
-        return sum(own.flat.nbytes for own in self._own.values())
+    def owners(self, first: int, last: int) -> Int64:
+        """The sequences of batches `first` up to `last`, as places among those of the shard, once for each; int64 [n]."""
+        owners, bounds = self._owners
+        return owners[bounds[first] : bounds[min(last, len(bounds) - 1)]]
 
-    def owners(self, batch: int) -> Int64:
-        """The sequences of a batch, as places among those of the shard, each once; int64 [n]."""
-        owner = np.unique(self._plan.owner[self._plan.bounds[batch] : self._plan.bounds[batch + 1]])
-        return owner[owner < len(self._sequence)]
+    @cached_property
+    def _owners(self) -> tuple[Int64, Int64]:
+        """Sequences of all batches, and where each batch's begin."""
+        count, batches = len(self._sequence) + 1, len(self._plan.batch_rows)
+        number = np.repeat(np.arange(batches), np.diff(self._plan.bounds))
+        found = np.unique(number * count + self._plan.owner)
+        number, owners = found // count, found % count
+        real = owners < count - 1  # empty rows have the owner behind the last
+        return owners[real], np.searchsorted(number[real], np.arange(batches + 1))
 
     def read(self, owners: Int64 | None = None) -> None:
         """Reads what the shard needs of its sequences, key by key; from several threads, if of different ones.
@@ -107,7 +121,30 @@ class ShardGatherer:
             batch: number in the shard.
             out: the array, [B, T, …], or [B, …] without time.
         """
-        self._take(name, self._places_of(name, batch, batch + 1), out)
+        firsts = self._firsts
+        run = bisect_right(firsts, batch) - 1
+        places = self._known.get((name, run))
+        if places is None:
+            places = self._places_of_run(name, run)
+        bounds = self._plan.bounds
+        if firsts[run + 1] > firsts[run] + 1:
+            places = places[bounds[batch] - bounds[firsts[run]] : bounds[batch + 1] - bounds[firsts[run]]]
+        self._take(name, places, out)
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        """The first batch of each run of those that are alike, and one past the last batch."""
+        return [*(first for first, _ in self._alike()), len(self._plan.batch_rows)]
+
+    def _places_of_run(self, name: str, run: int) -> Int64:
+        with self._lock:  # another thread may need the same now
+            places = self._known.get((name, run))
+            if places is None:
+                places = self._places_of(name, self._firsts[run], self._firsts[run + 1])
+                while len(self._known) >= _MOST_RUNS_KEPT * len(self._own):
+                    del self._known[next(iter(self._known))]
+                self._known[name, run] = places
+            return places
 
     def _take(self, name: str, places: Int64, out: Array) -> None:
         # mode="clip" alone lets numpy write straight into `out`; every place is in range anyway

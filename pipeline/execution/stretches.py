@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from seqprep.errors import SourceError
 from seqprep.execution.normalization import Normalizer
 from seqprep.planning import OUTSIDE_PLACE, PAD_PLACE, KeyRule, NeededFrames, ShardTask
 from seqprep.sources import Source
-from seqprep.types import Array, FrameRange, Int64, KeySpec, numpy_dtype
+from seqprep.types import Array, FrameRange, Int64, KeySpec, UInt8, numpy_dtype
+
+MemoryOf = Callable[[int], UInt8]
+"""Gives so many bytes, or more."""
+
+
+def fresh_memory(size: int) -> UInt8:
+    """Gives bytes that nobody has used."""
+    return np.empty(size, np.uint8)
 
 
 class Stretches:
@@ -26,6 +36,7 @@ class Stretches:
         spec: of the key as it is stored.
         pad_value: what rows hold beyond their valid frames.
         normalizer: of the key.
+        memory: gives the buffer's bytes.
     """
 
     def __init__(
@@ -37,9 +48,11 @@ class Stretches:
         spec: KeySpec,
         pad_value: float,
         normalizer: Normalizer | None,
+        memory: MemoryOf = fresh_memory,
     ) -> None:
         self._source, self._task, self._rule, self._spec, self._normalizer = source, task, rule, spec, normalizer
-        self.flat = np.empty((needed.total, *spec.unit_shape), numpy_dtype(spec.dtype))
+        size = needed.total * spec.nbytes
+        self.flat = memory(size)[:size].view(numpy_dtype(spec.dtype)).reshape(needed.total, *spec.unit_shape)
         """[units, …]: what is read, and what pads it."""
         with np.errstate(over="ignore"):
             self.flat[PAD_PLACE] = pad_value
@@ -47,7 +60,8 @@ class Stretches:
         held = source.lengths(rule.name)[task.sequence]
         stop = np.maximum(np.minimum(needed.stop, held), needed.start)  # what alignment added is behind it
         begin, end = needed.offset + needed.start * needed.units, needed.offset + needed.stop * needed.units
-        self._columns = (task.sequence, needed.start, stop, begin, needed.offset + stop * needed.units, end)
+        middle = needed.offset + stop * needed.units
+        self._table = np.stack([task.sequence, needed.start, stop, begin, middle, end], axis=1)
         self.offset = np.append(needed.offset, 0)
         """int64 [sequences + 1]: where frame 0 of each would lie; empty rows have the owner behind the last, and no frame."""
         self._convert = source.keys[rule.name].dtype != spec.dtype or normalizer is not None
@@ -59,8 +73,8 @@ class Stretches:
             SourceError: a sequence can't be read, or holds a value that the stored dtype can't.
         """
         flat, spec, source, name = self.flat, self._spec, self._source, self._rule.name
-        columns = (places.tolist(), *(column[places].tolist() for column in self._columns))
-        for place, sequence, first, last, begin, middle, end in zip(*columns, strict=True):
+        table = zip(places.tolist(), self._table[places].tolist(), strict=True)
+        for place, (sequence, first, last, begin, middle, end) in table:
             if end > middle:
                 flat[middle:end] = flat[PAD_PLACE]
             if last == first:

@@ -14,7 +14,7 @@ from seqprep.errors import ConfigError
 from seqprep.planning import DatasetPlan
 from seqprep.runtime import Batch, Even, GlobalOrder, LeaseOf, LoaderOptions
 from seqprep.streaming.counting import CountedPass, count_pass
-from seqprep.streaming.shard import LiveShard, Origin
+from seqprep.streaming.shard import LiveShard, Memory, Origin
 from seqprep.types import Int64, KeySpec
 
 _PASS_BITS = 40  # a batch's number is that of its pass, shifted by so many, and its own in the pass
@@ -99,7 +99,7 @@ class PlannedBatches:
         self.keys = tuple(origin.keys)
         self.shards_opened = 0
         self._origin, self._plan, self._together, self._no_batch = origin, plan, together, no_batch
-        self._most_bytes = most_bytes
+        self._most_bytes, self._memory = most_bytes, Memory()
         self._counted: dict[int, CountedPass] = {}
         self._shards: dict[tuple[int, int], _Opening] = {}  # the one opened first comes first
         self.renew_locks()
@@ -189,7 +189,7 @@ class PlannedBatches:
             if opening.shard is None:
                 number, shard = place
                 task = self._pass(number).plan.task(shard)
-                opening.shard = LiveShard(self._origin, task, self._shard_name(place))
+                opening.shard = LiveShard(self._origin, task, self._shard_name(place), self._memory)
             return opening.shard
 
     def _shard_name(self, place: tuple[int, int]) -> str:
