@@ -179,8 +179,8 @@ def _values(draw: Any, lengths: list[int], dtype: str, shape: tuple[int, ...], w
 FILLING = ("zero", "edge", "reflect", {"constant": 5})
 
 
-def _context(draw: Any, pads: tuple[Any, ...], at_the_ends: bool) -> dict[str, Any]:
-    around = st.sampled_from([0, 1, 2, 3, 7, 50])
+def _context(draw: Any, pads: tuple[Any, ...], at_the_ends: bool, step: int) -> dict[str, Any]:
+    around = st.sampled_from([0, 1, 2, 3, 7, 50, step, 2 * step])
     context = {"left": draw(around), "right": draw(around), "pad": draw(st.sampled_from(pads))}
     if at_the_ends and context["pad"] not in ("clip", "drop"):
         context |= {name: draw(around) for name in ("left_initial", "right_final") if draw(st.booleans())}
@@ -236,8 +236,10 @@ def cases(
         own["text"] = [draw(st.integers(0, 30)) for _ in inputs]
     kinds = {"data": ("float32", (2,)), "classes": ("int32", ()), "more": ("int16", (3,)), "text": ("uint8", ())}
     values = {name: _values(draw, frames, *kinds[name], whole_numbers) for name, frames in own.items()}
-    contexts = {name: _context(draw, tuple(pad for pad in pads if not whole or pad not in ("clip", "drop")),
-                               at_the_ends and not whole) for name in rates}  # fmt: skip
+    pads = tuple(pad for pad in pads if not whole or pad not in ("clip", "drop"))
+    contexts = {
+        name: _context(draw, pads, at_the_ends and not whole, step // (rate or 1)) for name, rate in rates.items()
+    }
     chunk = None
     if not whole:
         can_move = step > grid if jitter is None else jitter and step > grid
