@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from seqprep.config import Config, load_config, parse_assignment, read_document
 from seqprep.config.document import parse_document
-from seqprep.config.units import format_bytes, parse_bytes
+from seqprep.config.units import format_bytes, format_seconds, parse_bytes, parse_seconds
 from seqprep.config.validation import suggestion
 from seqprep.errors import ConfigError
 
@@ -320,6 +320,24 @@ class TestConfig:
             ("output: {path: x, shard_size: big}\n", "config.yaml:1: output.shard_size is 'big': give a size"),
             ("output: {path: x, shard_size: true}\n", "config.yaml:1: output.shard_size is True: give a size"),
             ("batch: {max_sequences: 0}\n", "batch.max_sequences is 0: it has to be greater than or equal to 1"),
+            (
+                "source: {type: 5}\n",
+                "config.yaml:1: source.type is 5; set it to the kind of input, such as hdf5 or audio",
+            ),
+            ("keys: {data: 5}\n", "config.yaml:1: keys.data is 5: it has to be a section, with settings or names"),
+            ("chunk: {'': 5}\n", "config.yaml:1: chunk holds a setting without a name; write one of jitter, min_size"),
+            (
+                "chunk: {size: 9999999999999999999999h}\n",
+                "config.yaml:1: chunk.size is '9999999999999999999999h': it has to be a",
+            ),
+            (
+                "context: {data: {left: 1, left_initial: 0, pad: clip}}\n",
+                "config.yaml:1: context.data.left_initial is set but context.data.pad is 'clip', which has no frame",
+            ),
+            (
+                "context: {data: {pad: 3}}\n",
+                "config.yaml:1: context.data.pad is 3.0 but there is no context; set context.data.left or context.data.right",
+            ),
             # what is missing
             ("output:\n  format: hdf5\n", "config.yaml:1: output.path is missing; set it in the file or with --set"),
             ("batch: {}\n", "config.yaml:1: batch has no budget; set batch.max_frames"),
@@ -603,3 +621,13 @@ class TestSizes:
     @thorough
     def test_written_sizes_are_read_to_three_digits(self, size: int) -> None:
         assert parse_bytes(format_bytes(size), "setting") == pytest.approx(size, rel=0.006)
+
+
+@given(st.integers(0, 10**15), st.integers(0, 18), st.sampled_from(["us", "ms", "s", "min", "h"]))
+@thorough
+def test_durations_that_are_read_can_be_written_and_read_again(digits: int, decimals: int, unit: str) -> None:
+    seconds = parse_seconds(f"{digits}.{'7' * decimals}{unit}" if decimals else f"{digits}{unit}")
+    if seconds is not None:
+        assert parse_seconds(format_seconds(seconds)) == seconds
+    elif unit in ("us", "ms", "s"):
+        assert digits >= 10**15

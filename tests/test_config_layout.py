@@ -150,6 +150,15 @@ WRONG: list[tuple[str, str]] = [
     ("split: {train: 0.9, by: 'a'}\n", "split.by is 'a', which has 0 groups; put exactly one in parentheses, such as '^(spk[0-9]+)'"),
     ("split: {train: 0.9, by: '(a)(b)'}\n", "split.by is '(a)(b)', which has 2 groups; put exactly one in parentheses"),
     ("split: {train: 0.9, by: '(a'}\n", "split.by holds '(a', which is no regular expression: missing ), unterminated subpattern"),
+    # numbers that nothing has so many of, in text too
+    ("batch: {bucket: 'auto:9007199254740993'}\n", "batch.bucket.auto is 9007199254740993: it has to be less than or equal to 9007199254740992"),
+    ("batch: {bucket: 'boundaries:5,99999999999999999999'}\n", "batch.bucket.boundaries holds 99999999999999999999: no row is as long as that; remove it"),
+    ("batch: {pad_to: 2147483648}\n", "batch.pad_to is 2147483648: it has to be at most 2147483647, the longest that a row can be"),
+    ("batch: {pad_to: {data: 4294967296}}\n", "batch.pad_to.data is 4294967296: it has to be at most 2147483647"),
+    ("order: {by: 'laplace:9223372036854775808'}\n", "order.by is 'laplace:9223372036854775808': there are fewer sequences than that; lower the number"),
+    ("order: {by: 'laplace:.9223372036854775808'}\n", "order.by is 'laplace:.9223372036854775808': there are fewer sequences"),
+    ("partition: 1/9999999999999999\n", "partition is '1/9999999999999999': it has to be k/n with k from 1 to n, such as 1/4"),
+    ("epochs: 10001\n", "epochs is 10001: it has to be less than or equal to 10000"),
     ("split: {train: 0.9, by: 5}\n", "split.by is 5: it has to be a regular expression with one group, such as '^(spk[0-9]+)'"),
 ]  # fmt: skip
 

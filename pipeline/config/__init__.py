@@ -15,7 +15,7 @@ from seqprep.config.schema import (
 )
 from seqprep.config.selection import SelectConfig, SplitConfig, exact_share
 from seqprep.config.units import parse_bytes
-from seqprep.config.validation import Options, build, suggestion
+from seqprep.config.validation import Options, build, shown, suggestion
 
 __all__ = [
     "BY_FILE",
@@ -39,5 +39,6 @@ __all__ = [
     "parse_assignment",
     "parse_bytes",
     "read_document",
+    "shown",
     "suggestion",
 ]

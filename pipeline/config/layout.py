@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from seqprep.config.validation import Options
+from seqprep.config.validation import Options, shown
+from seqprep.config.values import MOST_FRAMES, MOST_ROW_FRAMES
 
 ORDERS = ("source", "reverse", "random", "sorted", "sorted_reverse", "laplace")
 OrderName = Literal["source", "reverse", "random", "sorted", "sorted_reverse", "laplace"]
@@ -21,7 +22,7 @@ class BucketConfig(Options):
     """Rows are sorted by length within the shard instead."""
     boundaries: list[int] | None = None
     """Longest row of each class but the last, in frames of the input key, context included."""
-    auto: int | None = Field(default=None, ge=1)
+    auto: int | None = Field(default=None, ge=1, le=MOST_FRAMES)
     """So many classes, of equal padded mass."""
 
     @model_validator(mode="after")
@@ -44,6 +45,8 @@ def _check_boundaries(boundaries: list[int]) -> None:
     ascending = sorted(set(boundaries))
     if ascending[0] < 1:
         raise ValueError(f"batch.bucket.boundaries holds {ascending[0]}: lengths are at least 1 frame; remove it")
+    if ascending[-1] > MOST_ROW_FRAMES:
+        raise ValueError(f"batch.bucket.boundaries holds {ascending[-1]}: no row is as long as that; remove it")
     if boundaries != ascending:
         raise ValueError(f"batch.bucket.boundaries is {boundaries}: boundaries have to ascend; write {ascending}")
 
@@ -73,14 +76,18 @@ def bucket_of(value: Any) -> Any:
 
 def pad_to_of(value: Any) -> Any:
     """Checks `longest`, `bucket`, a number, and {key: number}; numbers come as a mapping, that for all keys under ""."""
-    if isinstance(value, str) and value.strip().isdecimal():
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
         value = int(value)
     if value in ("longest", "bucket"):
         return value
     per_key = value if isinstance(value, Mapping) and value else {"": value}
     for name, frames in per_key.items():
+        setting = f"batch.pad_to.{name}" if name else "batch.pad_to"
+        if isinstance(frames, int) and frames > MOST_ROW_FRAMES:
+            raise ValueError(
+                f"{setting} is {frames}: it has to be at most {MOST_ROW_FRAMES}, the longest that a row can be"
+            )
         if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
-            setting = f"batch.pad_to.{name}" if name else "batch.pad_to"
             raise ValueError(
                 f"{setting} is {frames!r}: it has to be longest, bucket, or a number of frames whose multiples rows fill up"
             )
@@ -99,6 +106,8 @@ def check_order(value: Any) -> Any:
             raise ValueError(f"order.by is {value!r}: {name} takes no number; write {name}")
         return value
     digits = number.removeprefix(".")
+    if digits.isdecimal() and len(digits) > 15:
+        raise ValueError(f"order.by is {shown(value)}: there are fewer sequences than that; lower the number")
     if not digits.isdecimal() or int(digits) < 1:
         raise ValueError(
             f"order.by is {value!r}: laplace needs the number of its groups, at least 1, such as laplace:100 "

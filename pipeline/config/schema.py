@@ -14,7 +14,7 @@ from seqprep.config.document import Document, as_document
 from seqprep.config.layout import BucketConfig, bucket_of, check_order, pad_to_of
 from seqprep.config.selection import SelectConfig, SplitConfig, check_partition, split_of
 from seqprep.config.units import parse_bytes
-from seqprep.config.validation import Options, build
+from seqprep.config.validation import AT, Options, build
 from seqprep.config.values import (
     MOST_FRAMES,
     MOST_ROW_FRAMES,
@@ -120,11 +120,11 @@ class ContextConfig(Options):
     @model_validator(mode="after")
     def _effective(self) -> ContextConfig:
         if self.model_fields_set == {"pad"}:
-            raise ValueError(f"context.pad is {self.pad!r} but there is no context; set context.left or context.right")
+            raise ValueError(f"{AT}.pad is {self.pad!r} but there is no context; set {AT}.left or {AT}.right")
         for name in ("left_initial", "right_final"):
             if self.pad in ("clip", "drop") and getattr(self, name) is not None:
                 raise ValueError(
-                    f"context.{name} is set but context.pad is {self.pad!r}, which has no frame outside the sequence; "
+                    f"{AT}.{name} is set but {AT}.pad is {self.pad!r}, which has no frame outside the sequence; "
                     "remove one of them"
                 )
         return self
@@ -231,8 +231,8 @@ class Config(Options):
     context: Annotated[dict[str, ContextConfig], BeforeValidator(context_forms)] = Field(default={})
     batch: BatchConfig
     order: OrderConfig = OrderConfig()
-    epochs: int = Field(default=1, ge=1, le=MOST_ROW_FRAMES)
-    """Passes over the input that are written, each in an order of its own."""
+    epochs: int = Field(default=1, ge=1, le=10_000)
+    """Passes over the input that are written, each in an order of its own; more would be a slip of the hand."""
     select: SelectConfig = SelectConfig()
     split: Annotated[SplitConfig | None, BeforeValidator(split_of)] = None
     partition: Annotated[str | None, BeforeValidator(check_partition)] = None
@@ -248,9 +248,10 @@ class Config(Options):
         if not joined or not all(isinstance(inner, dict) for inner in joined.values()):
             joined = {"": value}  # one source, whose type is text
         for name, inner in joined.items():
-            if not isinstance(inner.get("type"), str):
-                setting = f"source.{name}.type" if name else "source.type"
-                raise ValueError(f"{setting} is missing; set it to the kind of input, such as hdf5 or audio")
+            kind, setting = inner.get("type"), f"source.{name}.type" if name else "source.type"
+            if not isinstance(kind, str):
+                said = "is missing" if kind is None else f"is {kind!r}"
+                raise ValueError(f"{setting} {said}; set it to the kind of input, such as hdf5 or audio")
         return value
 
     @model_validator(mode="after")

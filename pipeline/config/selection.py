@@ -113,14 +113,14 @@ def _check_group(by: Any) -> None:
 
 def exact_share(share: float) -> Fraction:
     """The decimal that the user wrote, so that 0.7, 0.2 and 0.1 come to 1."""
-    return Fraction(repr(share))
+    return Fraction(repr(float(share)))  # numpy's floats write themselves otherwise
 
 
 def check_partition(value: Any) -> Any:
     """Checks `k/n`: part k of n, counted from 1."""
     if value is None:
         return None
-    found = re.fullmatch(r"\s*(\d+)\s*/\s*(\d+)\s*", str(value))
+    found = re.fullmatch(r"\s*(\d{1,15})\s*/\s*(\d{1,15})\s*", str(value))
     if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise ValueError(f"partition is {value!r}: it has to be k/n with k from 1 to n, such as 1/4")
     return f"{int(found[1])}/{int(found[2])}"

@@ -22,7 +22,7 @@ def parse_bytes(value: int | str, setting: str) -> int:
     Raises:
         ConfigError: not a size, or not positive.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
+    found = re.fullmatch(r"\s*(\d{1,1000}(?:\.\d{1,1000})?)\s*([A-Za-z]*)\s*", str(value))
     unit = _UNITS.get(found[2].upper()) if found else None
     size = Fraction(found[1]) * unit if found and unit else Fraction(0)
     if isinstance(value, bool) or size < 1:
@@ -39,20 +39,29 @@ _SECONDS = {
 }
 
 
+_MOST_SECONDS = 10**15
+_MOST_DECIMALS = 24  # of seconds
+
+
 def parse_seconds(text: str) -> Fraction | None:
     """Reads a duration: 0.5s, 250ms, 20us, 1.5min or 1h.
 
     Returns:
-        Its seconds, exactly; None if it is no duration.
+        Its seconds, exactly; None if it is no duration, one of 10^15 seconds or more, or finer than 10^-24 seconds. What
+        isn't None can be written by `format_seconds`, and read again.
     """
-    found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([a-z]+)\s*", text)
-    return Fraction(found[1]) * _SECONDS[found[2]] if found and found[2] in _SECONDS else None
+    found = re.fullmatch(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]+)\s*", text)
+    if not found or found[2] not in _SECONDS:
+        return None
+    seconds = Fraction(found[1]) * _SECONDS[found[2]]
+    is_sane = seconds < _MOST_SECONDS and (seconds * 10**_MOST_DECIMALS).denominator == 1
+    return seconds if is_sane else None
 
 
 def format_seconds(seconds: Fraction) -> str:
-    """Writes a duration that has finitely many decimals, in its one form: 0.25s."""
-    whole, rest = divmod(seconds.numerator * 10**24 // seconds.denominator, 10**24)
-    decimals = f"{rest:024d}".rstrip("0")
+    """Writes a duration that `parse_seconds` has read, in its one form: 0.25s."""
+    whole, rest = divmod(int(seconds * 10**_MOST_DECIMALS), 10**_MOST_DECIMALS)
+    decimals = f"{rest:0{_MOST_DECIMALS}d}".rstrip("0")
     return f"{whole}.{decimals}s" if decimals else f"{whole}s"
 
 

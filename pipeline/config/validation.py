@@ -27,6 +27,9 @@ class Options(BaseModel):
         return {} if value is None else value
 
 
+AT = "{at}"
+"""Stands in a validator's message for the path of the settings that it validates, which may be one key's among many."""
+
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 
@@ -83,13 +86,23 @@ def _describe(fault: ErrorDetails, model: type[Options], document: Document, at:
     where, name = document.where(path), dotted(path)
     if kind == "extra_forbidden":
         known = _field_names(model, loc[:-1])
+        if loc[-1] == "":
+            return f"{where}: {name} holds a setting without a name; write one of {', '.join(sorted(known))}"
         return f"{where}: {name} is not a setting{suggestion(str(path[-1]), known)}"
     if kind == "missing":
         return f"{document.where(path[:-1])}: {name} is missing; set it in the file or with --set {name}=…"
     if kind == "value_error":
-        return f"{where}: {fault['msg'].removeprefix('Value error, ')}"
+        return f"{where}: {fault['msg'].removeprefix('Value error, ').replace(AT, name)}"
     message = fault["msg"].removeprefix("Input ").replace("should be", "has to be")
-    return f"{where}: {name} is {fault['input']!r}: it {message}"
+    if kind in ("model_type", "dict_type"):
+        message = "has to be a section, with settings or names and their values"
+    return f"{where}: {name} is {shown(fault['input'])}: it {message}"
+
+
+def shown(value: Any) -> str:
+    """Writes a value for a message; of a long one only its beginning."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:160]}… ({len(text)} characters)"
 
 
 def _field_names(model: Any, loc: tuple[int | str, ...]) -> list[str]:

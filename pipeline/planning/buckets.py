@@ -76,6 +76,7 @@ def equal_mass_boundaries(lengths: Int64, counts: Int64, classes: int) -> Int64:
         int64 [≤ classes]: the longest length of each class.
     """
     alone: list[int] = []
+    classes = min(classes, len(lengths))
     masses = lengths * counts
     before, heights = [0, *np.cumsum(counts).tolist()], lengths.tolist()
     while True:

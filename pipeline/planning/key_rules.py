@@ -12,7 +12,7 @@ import numpy as np
 
 from seqprep.config import Config, KeyConfig
 from seqprep.config.units import parse_seconds
-from seqprep.config.values import FrameCount
+from seqprep.config.values import MOST_FRAMES, MOST_ROW_FRAMES, FrameCount
 from seqprep.errors import ConfigError
 from seqprep.planning.layout_rules import pad_multiple
 from seqprep.types import KeySpec, numpy_dtype
@@ -135,9 +135,10 @@ class KeyResolver:
         step = self._own_frames("step", chunk.step or chunk.size, name, rate)
         minimum = self._own_frames("min_size", chunk.min_size, name, rate)
         if size is None or step is None:
+            setting = "size" if size is None else "step"
             raise ConfigError(
-                f"{self._config.document.where(('chunk',))}: chunk gives no size or step for key {name!r}; "
-                "add it, or one number for all"
+                f"{self._where('chunk', setting)} is for {' and '.join(getattr(chunk, setting))} alone, so key {name!r} has "
+                f"none; add chunk.{setting}.{name}, or give one number for all"
             )
         return ChunkRule(size_frames=size, step_frames=step, min_size_frames=minimum or 0)
 
@@ -170,9 +171,10 @@ class KeyResolver:
                 f"set keys.{name}.frame_rate, or give frames"
             )
         frames = seconds * per_second
-        if frames.denominator == 1 and frames >= least:
+        most = MOST_ROW_FRAMES if path[0] in ("keys", "context") else MOST_FRAMES
+        if frames.denominator == 1 and least <= frames <= most:
             return int(frames)
-        choices = sorted({max(floor(frames), least), max(ceil(frames), least)})
+        choices = sorted({min(max(floor(frames), least), most), min(max(ceil(frames), least), most)})
         raise ConfigError(
             f"{self._where(*path)} is {value}: {_decimal(frames)} frames of {name!r} at {_decimal(per_second)} per second; "
             f"use {' or '.join(_with_seconds(choice, per_second) for choice in choices)}"

@@ -54,6 +54,7 @@ def _up_and_down(lengths: Int64, groups: int) -> Int64:
     Returns:
         int64 [n]: places among the given; of equal lengths the earlier comes first.
     """
+    groups = min(groups, len(lengths))  # of more, the others are empty
     group = ((np.arange(len(lengths)) + 1) * groups - 1) // len(lengths)  # group g begins at ⌊g · n / groups⌋
     return np.lexsort([np.where(group % 2 == 0, lengths, -lengths), group])
 

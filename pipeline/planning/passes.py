@@ -150,6 +150,8 @@ def _check_rows(counts: Int64, frames: Int64, cutting: Cutting, places: Int64, r
     """Refuses a plan without rows, and says what became of the sequences."""
     if counts.any():
         return
+    if not len(counts):
+        raise ConfigError("there are no sequences; check what the source's settings name")
     size = rules.input.chunk.size_frames if rules.input.chunk else None
     reasons = {
         f"without frames in key {rules.input.name!r} (check the source)": int((frames == 0).sum()),
@@ -229,13 +231,15 @@ def length_classes(lengths: Mapping[str, Int64], places: Int64, rules: Rules) ->
         rules: the rules.
 
     Returns:
-        None if rows aren't told apart by length.
+        None if rows aren't told apart by length, or there is none.
     """
     if not rules.batch.has_classes:
         return None
     histogram = Histogram()
     for frames in _row_blocks(lengths, places, rules):
         histogram.add(frames[rules.input.name])
+    if not len(histogram.lengths):
+        return None  # there is no row to tell from another
     if rules.batch.boundaries is not None:
         boundaries = given_boundaries(rules.batch.boundaries, histogram.lengths)
     else:

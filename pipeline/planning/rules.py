@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from seqprep.config import Config, KeyConfig, OrderName, suggestion
+from seqprep.config.values import MOST_ROW_FRAMES
 from seqprep.errors import ConfigError
 from seqprep.planning.key_rules import KeyResolver, KeyRule, check_holds
 from seqprep.planning.layout_rules import BatchRule, OrderRule, batch_rule, check_packing, order_name
@@ -138,6 +139,7 @@ def resolve(
         epochs=config.epochs,
         shard_bytes=config.output.shard_size,
     )
+    _check_grid(rules, config)
     _check_steps(rules, config)
     for rule in rules.keys:
         check_packing(rules.batch.row_frames or 0, rule.rate, rule.name, rule.max_frames, config)
@@ -205,6 +207,16 @@ def _check_names(config: Config, timed: list[str], chosen: list[str]) -> None:
                 place = config.document.where((*path, name))
                 why = "has no time axis" if name in chosen else f"is not a stored key{suggestion(name, timed)}"
                 raise ConfigError(f"{place}: {'.'.join(path)}.{name}: {name!r} {why}")
+
+
+def _check_grid(rules: Rules, config: Config) -> None:
+    """What has to be whole in every key has to be so within a row."""
+    if rules.grid_frames > MOST_ROW_FRAMES:
+        rates = ", ".join(f"{rule.name!r} ({rule.rate})" for rule in rules.keys if rule.rate not in (None, 1))
+        raise ConfigError(
+            f"{config.document.where(('keys',))}: keys.*.rate: the rates of {rates} are whole together only every "
+            f"{rules.grid_frames} frames, which is more than a row may have; correct them, or store fewer keys together"
+        )
 
 
 def _check_steps(rules: Rules, config: Config) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from seqprep.config import shown
 from seqprep.errors import SourceError
 
 
@@ -21,12 +22,17 @@ def find_files(path: str | Sequence[str], suffixes: Iterable[str]) -> list[Path]
         The files, sorted within each part of a list; a file named twice stands once.
 
     Raises:
-        SourceError: a part is missing, or holds no such file.
+        SourceError: a part is missing, can't be looked at, or holds no such file.
     """
     endings = tuple(suffix.lower() for suffix in suffixes)
     found: dict[Path, None] = {}
     for part in [path] if isinstance(path, str) else path:
-        found |= dict.fromkeys(_expand(part, endings))
+        try:
+            found |= dict.fromkeys(_expand(part, endings))
+        except OSError as error:  # a name that is too long, a folder that may not be read
+            raise SourceError(
+                f"source.path is {shown(part)}, which can't be found: {error.strerror}; check it"
+            ) from error
     if not found:
         raise SourceError("source.path is an empty list; name a file, a folder or a glob")
     return list(found)

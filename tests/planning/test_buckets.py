@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqprep.planning import BatchRule, ChunkRule, KeyRule, Rules, make_plan
+from seqprep.errors import ConfigError
+from seqprep.planning import BatchRule, ChunkRule, KeyRule, Rules, Selected, make_plan, plan_parts
 from seqprep.planning.batching import NO_ROW, Budget, make_batches
 from seqprep.planning.buckets import Histogram, LengthClasses, class_widths, equal_mass_boundaries, given_boundaries
 from seqprep.planning.passes import length_classes
+from seqprep.types import Tags
 from tests.planning import reference
 from tests.planning.reference import Case, cases, has_rows
 
@@ -79,6 +81,22 @@ def test_boundaries_of_ten_million_rows_are_exact() -> None:
     masses = np.diff(boundaries, prepend=0) * 50 * boundaries
     assert len(boundaries) == 64
     assert masses.max() / masses.mean() < 1.01
+
+
+@pytest.mark.parametrize("classes", [4, 5, 2**31, 2**53])
+def test_more_classes_than_lengths_are_as_many_as_these(classes: int) -> None:
+    assert boundaries_of([10, 20, 30, 40, 40], classes) == [10, 20, 30, 40]
+
+
+@pytest.mark.parametrize(
+    "batch", [BatchRule(boundaries=(5, 9)), BatchRule(auto_classes=2), BatchRule(auto_classes=2, pad_to_class=True)]
+)
+@pytest.mark.parametrize("lengths", [[0, 0], [3], []])
+def test_classes_of_no_rows_are_no_reason_for_another_error(batch: BatchRule, lengths: list[int]) -> None:
+    rules = Rules(keys=(KeyRule(name="data", chunk=ChunkRule(size_frames=4, step_frames=4)),), tail="drop", batch=batch)
+    named, tags = {"data": np.array(lengths, np.int64)}, Tags.of(map(str, range(len(lengths))))
+    with pytest.raises(ConfigError, match=r"gives a row|there are no sequences"):
+        plan_parts(named, tags, Selected(np.arange(len(lengths)), {}), rules, None)
 
 
 def test_given_boundaries_go_on_to_the_longest_row() -> None:

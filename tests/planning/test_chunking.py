@@ -257,36 +257,68 @@ def test_long_sequences_are_summed_exactly() -> None:
     assert sequence_frames(case.lengths["data"], cuts, rules.input, rules).tolist() == [3 * (frames - 2) + 2 + 1]
 
 
-def documented_table() -> list[tuple[int, list[list[tuple[int, int]]]]]:
-    """Of docs/planning.md: T, and the chunks of each column."""
+def documented_tables() -> list[tuple[int, int, int, int, list[list[tuple[int, int]]]]]:
+    """Of docs/planning.md: size, step, min_size, T, and the chunks of each column."""
     text = (Path(__file__).resolve().parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
     found = []
-    for line in re.findall(r"^\| (\d+)(?: \([^)]*\))? \| (.*) \|$", text, re.M):
-        cells = [re.findall(r"(\d+)–(\d+)", cell) for cell in line[1].split("|")]
-        found.append((int(line[0]), [[(int(start), int(stop)) for start, stop in cell] for cell in cells]))
+    for numbers in re.finditer(r"with size (\d+), step (\d+) and min_size (\d+)", text, re.I):
+        table = re.search(r"(?:^\|.*\n)+", text[numbers.end() :], re.M)
+        for length, row in re.findall(r"^\| (\d+)(?: \([^)]*\))? \| (.*) \|$", table[0], re.M):
+            cells = [re.findall(r"(\d+)–(\d+)", cell) for cell in row.split("|")]
+            columns = [[(int(start), int(stop)) for start, stop in cell] for cell in cells]
+            found.append((*map(int, numbers.groups()), int(length), columns))
     return found
 
 
 SIZE, STEP, LEAST = 10, 5, 3
 
 
-def test_the_documented_table_has_every_length_at_an_edge() -> None:
-    lengths = [length for length, _ in documented_table()]
-    edges = {0, 1, LEAST - 1, LEAST, LEAST + 1, SIZE - 1, SIZE, SIZE + 1, 3 * STEP, 4 * STEP}
-    assert set(lengths) >= edges
-    assert len(set(lengths)) == len(lengths)
+def test_the_documented_tables_have_every_length_at_an_edge() -> None:
+    settings = {row[:3] for row in documented_tables()}
+    assert settings == {(SIZE, STEP, LEAST), (3, 5, 1)}
+    for size, step, least in settings:
+        lengths = [row[3] for row in documented_tables() if row[:3] == (size, step, least)]
+        edges = {0, 1, least - 1, least, least + 1, step + least, size - 1, size, size + 1, 3 * step}
+        assert set(lengths) >= edges
+        assert len(set(lengths)) == len(lengths)
 
 
-@pytest.mark.parametrize(("length", "columns"), documented_table())
-def test_the_documented_table_of_tails(length: int, columns: list[list[tuple[int, int]]]) -> None:
+@pytest.mark.parametrize(("size", "step", "least", "length", "columns"), documented_tables())
+def test_the_documented_tables_of_tails(
+    size: int, step: int, least: int, length: int, columns: list[list[tuple[int, int]]]
+) -> None:
     assert columns == [
-        one_key(length, SIZE, STEP, LEAST),
-        one_key(length, SIZE, STEP, LEAST, stop_when_covered=True),
-        one_key(length, SIZE, STEP, LEAST, tail="drop"),
-        one_key(length, SIZE, STEP, LEAST, tail="shift"),
+        one_key(length, size, step, least),
+        one_key(length, size, step, least, stop_when_covered=True),
+        one_key(length, size, step, least, tail="drop"),
+        one_key(length, size, step, least, tail="shift"),
     ]
     for tail, expected in (("drop", columns[2]), ("shift", columns[3])):
-        assert one_key(length, SIZE, STEP, LEAST, tail=tail, stop_when_covered=True) == expected
+        assert one_key(length, size, step, least, tail=tail, stop_when_covered=True) == expected
+
+
+@pytest.mark.parametrize("least", [0, 1, 3, 10, 12])
+@pytest.mark.parametrize("step", [1, 3, 10, 13])
+@pytest.mark.parametrize("size", [1, 4, 10])
+def test_every_length_at_an_edge_under_every_tail(size: int, step: int, least: int) -> None:
+    """As the rules say; and what each tail is, in a word."""
+    near = {0, 1, 2, *(edge + off for edge in (least, size, step, step + least, step + size) for off in (-1, 0, 1))}
+    for length in sorted((near | {n * step for n in range(5)}) - {-1}):
+        for stop in (False, True):
+            cut_by = {}
+            for tail in ("keep", "drop", "shift"):
+                rule = KeyRule(name="data", chunk=ChunkRule(size_frames=size, step_frames=step, min_size_frames=least))
+                case = Case(Rules(keys=(rule,), tail=tail, stop_when_covered=stop), {"data": np.array([length])})
+                chunks = [
+                    (core["data"].start, core["data"].stop)
+                    for _, _, core in reference.all_rows(case.lengths, case.rules)[0]
+                ]
+                cut_by[tail] = [chunk["data"] for chunk in ranges(case)[0]]
+                assert cut_by[tail] == chunks
+            assert bool(cut_by["keep"]) == bool(length)
+            assert cut_by["drop"] == [(a, b) for a, b in cut_by["keep"] if b - a == size]
+            assert all(b - a == min(size, length) for a, b in cut_by["shift"])
+            assert bool(cut_by["shift"]) == bool(length)
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,13 @@ def test_laplace_sorts_its_groups_up_and_down(lengths: list[int], groups: int, s
     assert found == reference.laplace(drawn, lengths, groups)
 
 
+@pytest.mark.parametrize("groups", [7, 8, 10**6, 10**15 - 1])
+def test_more_groups_than_sequences_leave_the_drawn_order(groups: int) -> None:
+    how = rules("laplace", order_rule=OrderRule(groups=groups))
+    found = order_sequences(np.arange(7), np.array([5, 1, 4, 1, 5, 9, 2]), how)
+    assert found.tolist() == ordered(7, rules())
+
+
 @given(st.lists(st.integers(0, 9), max_size=60))
 @thorough
 def test_sorting_is_stable_in_both_directions(lengths: list[int]) -> None:

@@ -139,11 +139,13 @@ def test_floats_become_other_floats(dtype: str) -> None:
         ),
         (
             "chunk:\n  size: {data: 8}\n",
-            "config.yaml:1: chunk gives no size or step for key 'classes'; add it, or one number for all",
+            "config.yaml:2: chunk.size is for data alone, so key 'classes' has none; add chunk.size.classes, or give one "
+            "number for all",
         ),
         (
             "chunk:\n  size: 8\n  step: {data: 8}\n",
-            "config.yaml:1: chunk gives no size or step for key 'classes'; add it, or one number for all",
+            "config.yaml:3: chunk.step is for data alone, so key 'classes' has none; add chunk.step.classes, or give one "
+            "number for all",
         ),
         (
             "chunk:\n  size:\n    dta: 8\n    classes: 8\n",
@@ -284,6 +286,15 @@ def test_a_number_below_the_rate_is_not_sent_to_the_same_number_twice() -> None:
         rules("keys: {data: {}, classes: {rate: 3}}\nchunk: {size: 6, min_size: 2}\n")
 
 
+def test_rates_that_are_whole_together_only_beyond_any_row() -> None:
+    message = (
+        r"^config\.yaml:1: keys\.\*\.rate: the rates of 'classes' \(65537\), 'more' \(65539\) are whole together only every "
+        r"4295229443 frames, which is more than a row may have; correct them, or store fewer keys together$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        rules("keys: {data: {}, classes: {rate: 65537}, more: {rate: 65539}}\n", {**SPECS, "more": SPECS["classes"]})
+
+
 def test_chunks_tails_and_context() -> None:
     found = rules(
         "chunk: {size: 12, step: 6, tail: shift, stop_when_covered: true, jitter: true}\n"
@@ -386,6 +397,19 @@ def test_seconds_are_whole_frames_or_an_error(number: int, rate: Fraction, unit:
         (
             "context: {classes: {left: 15ms}}\n",
             "config.yaml:1: context.classes.left is 0.015s: 1.5 frames of 'classes' at 100 per second; use 1 (0.01s) or 2",
+        ),
+        (
+            "chunk: {size: 999999999999999s}\n",
+            "config.yaml:1: chunk.size is 999999999999999s: 99999999999999900 frames of 'data' at 100 per second; use "
+            "9007199254740992 (9.0072e+13s)",
+        ),
+        (
+            "context: {left: 1us, right: 99999999s}\n",
+            "config.yaml:1: context.left is 0.000001s: 0.0001 frames of 'data' at 100 per second; use 0 (0s) or 1 (0.01s)",
+        ),
+        (
+            "context: {right: 99999999s}\n",
+            "config.yaml:1: context.right is 99999999s: 9999999900 frames of 'data' at 100 per second; use 2147483647 (2.14748e+07s)",
         ),
         (
             "keys: {data: {}, classes: {rate: 3}}\nchunk: {size: 0.5s}\n",

@@ -179,6 +179,8 @@ def test_nothing_to_plan_is_said() -> None:
         ConfigError, match=r"none of the 2 sequences gives a row: 2 without frames in key 'data' \(check"
     ):
         one_key_plan([0, 0], 100, size=5)
+    with pytest.raises(ConfigError, match=r"^there are no sequences; check what the source's settings name$"):
+        one_key_plan([], 100)
     rule = KeyRule(name="data", chunk=ChunkRule(size_frames=4, step_frames=4))
     message = (
         r"none of the 3 sequences gives a row: 1 without frames .*, 2 without a full chunk \(chunk.size is 4; lower it"

@@ -13,6 +13,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from seqprep.errors import SourceError
 from seqprep.sources import open_source
 from seqprep.types import FrameRange
 from tests.descriptors import needs_listing, open_descriptors
@@ -62,3 +63,12 @@ def test_open_files_stay_few(tmp_path: Path, suffix: str, files: int, reads: int
     assert most <= MOST_OPEN
     source.close()
     assert open_descriptors() <= before
+
+
+@pytest.mark.parametrize("type", ["hdf5", "npz", "kaldi", "audio", "csv", "jsonl", "parquet", "tfrecord"])
+@pytest.mark.parametrize("path", ["x" * 5000, ["x" * 5000], f"{'x' * 300}/*.y"])
+def test_a_name_that_no_file_can_have_is_a_missing_file(type: str, path: str | list[str]) -> None:
+    with pytest.raises(
+        SourceError, match=r"(source\.path is 'xxx.*, which can't be found: File name too long; check|no file matches)"
+    ):
+        open_source({"type": type, "path": path})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -251,7 +252,7 @@ def _commands_of(key: Key) -> list[str]:
 def _find(path: str | list[str]) -> list[Path]:
     """Lists the scp files and archives that an option means; of a data folder, its feats.scp."""
     parts = [path] if isinstance(path, str) else path
-    features = [str(Path(part) / FEATURES) if (Path(part) / FEATURES).is_file() else part for part in parts]
+    features = [str(Path(part) / FEATURES) if os.path.isfile(Path(part) / FEATURES) else part for part in parts]
     return find_files(features, (".scp", ".ark"))
 
 
