@@ -45,7 +45,7 @@ class Stream(Epochs):
         same_shape: bool = False,
         rebatch: Mapping[str, int] | RebatchOptions | None = None,
         prefetch: int = 8,
-        threads: int = 2,
+        threads: int = 1,
         on_metrics: OnMetrics | None = None,
     ) -> None:
         options = LoaderOptions.parse(
@@ -53,11 +53,16 @@ class Stream(Epochs):
             prefetch=prefetch, threads=threads, verify="never", on_metrics=on_metrics,
         )  # fmt: skip
         config = config if isinstance(config, Config) else load_config(_with_output(as_document(config)))
+        self._made_with = {"config": config, "part": part, "name": name, "fresh": fresh, "memory": memory}
         part = _part(config, part)
         _check_fresh(config, fresh)
-        self._made_with = {"config": config, "part": part, "name": name, "fresh": fresh, "memory": memory}
         self._name = name or part or Path(config.output.path).name or _NOWHERE
-        super().__init__(_plan(config, part, self._name, fresh, parse_bytes(memory, "memory"), options), options)
+        planned = _plan(config, part, self._name, fresh, parse_bytes(memory, "memory"), options)
+        try:
+            super().__init__(planned, options)
+        except BaseException:
+            planned.close()
+            raise
 
     @property
     def dataset_name(self) -> str:
@@ -79,7 +84,7 @@ def stream(config: Config | Mapping[str, Any] | str | Path, **options: Any) -> S
 
     Args:
         config: a configuration, a nested mapping, or the path of a YAML file.
-        options: as for `seqprep.Loader`, but `verify`, and with 2 `threads` unless told; and
+        options: as for `seqprep.Loader`, but `verify`; and
 
             - part: which part of the split; needed if there is one.
             - name: what the data is called, such as "train"; for messages, and `dataset_name`.
@@ -116,9 +121,9 @@ def _part(config: Config, part: str | None) -> str:
         return WHOLE
     if part not in parts:
         place = config.document.where(("split",))
-        given = f"part is {part!r}" if part is not None else "part isn't given"
-        known = f"the parts are {', '.join(parts)}{suggestion(part or '', parts)}" if parts else "there is no split"
-        raise ConfigError(f"{place}: {given}, and {known}; give one of them, or none without a split")
+        given = "isn't given" if part is None else f"is {part!r}, and there is no such part{suggestion(part, parts)}"
+        remedy = f"give one of {', '.join(parts)}" if parts else "there is no split; leave it out, or set split"
+        raise ConfigError(f"{place}: part {given}; {remedy}")
     return part
 
 
