@@ -62,9 +62,10 @@ def waiting_time(name: str, seconds: Any) -> float:
     """
     if isinstance(seconds, bool) or not isinstance(seconds, Real):
         raise ConfigError(f"{name} is {seconds!r}: it has to be a number of seconds")
-    if not seconds > 0:
+    number: Any = seconds
+    if not number > 0:
         raise ConfigError(f"{name} is {seconds}: it has to be more than 0")
-    return min(float(seconds), threading.TIMEOUT_MAX)
+    return float(min(number, threading.TIMEOUT_MAX))
 
 
 class Sizes:
