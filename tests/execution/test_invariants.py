@@ -225,6 +225,7 @@ def test_budgets_are_kept_padding_is_padding_and_its_frames_are_counted(case: Ca
             count, longest = batch[name].shape[:2]
             assert key.max_frames is None or count * longest <= key.max_frames or count == 1
             assert count <= batch_settings.get("max_sequences", count)
+            check_length(batch, name, case)
             valid = np.zeros((count, longest), bool)
             packed = "segment_row" in batch
             rows = batch["segment_row"] if packed else np.arange(count)
@@ -236,6 +237,22 @@ def test_budgets_are_kept_padding_is_padding_and_its_frames_are_counted(case: Ca
             assert (batch[name][~valid] == PAD_VALUES[name]).all()
             padding[name] += int((~valid).sum())
     assert found.summary.padding == padding
+
+
+def check_length(batch: Mapping[str, Any], name: str, case: Case) -> None:
+    """Rows are as long as the longest, or the next multiple; packed ones at most as long as they may be."""
+    pad_to, longest, rate = case.settings["batch"].get("pad_to", "longest"), batch[name].shape[1], case.keys[name].rate
+    ends = batch[f"{name}/size0"].astype(np.int64)
+    if "segment_row" in batch:
+        ends = ends + batch.get(f"{name}/segment_start", batch["segment_start"])
+        crowded = np.bincount(batch["segment_row"][batch["data/size0"] > 0], minlength=len(batch[name])) > 1
+        inside = ends * rate <= case.settings["batch"]["row_frames"] if rate else np.ones(len(ends), bool)
+        assert (inside | ~crowded[batch["segment_row"]]).all()
+    if pad_to == "bucket":
+        assert longest >= ends.max()
+        return
+    multiple = pad_to // (rate or 1) if isinstance(pad_to, int) else 1
+    assert longest == -(-int(ends.max()) // multiple) * multiple
 
 
 @given(cases(), st.integers(1, 5))

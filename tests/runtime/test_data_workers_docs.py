@@ -19,7 +19,10 @@ CAFFE2 = {
     "max_buffered_batches", "init_fun", "external_loggers", "dont_rebatch", "batch_columns", "timeout",
     "start", "stop", "stop_coordinator", "register_shutdown_handler", "reset_data_input", "get_worker_ids",
     "get_new_worker_id", "get_queue", "add", "is_active", "shutdown_fun", "inputs_per_sec", "queue_size",
-    "time_elapsed", "fetcher_time", "enqueue_time",
+    "time_elapsed", "fetcher_time", "enqueue_time", "LOG_INT_SECS",
+    "GlobalCoordinator", "global_coordinator", "WorkerCoordinator", "DataInputCoordinator", "init",
+    "BatchFeeder", "put", "State", "cleanup", "Metrics", "put_metric", "log_metrics", "reset_metrics",
+    "DataWorker", "run_worker", "run", "finish", "handle_exception", "enqueuer",
 }  # fmt: skip
 
 
