@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,12 @@ class Inputs:
         self.rebatch = rebatch
         self._given_columns = columns
         self._likeness: tuple[Any, ...] | None = None  # dtype and shape of each input's rows
-        self._accepted: dict[Any, int] = {}  # dtypes and shapes that were found to be right, and their rows
+        self._accepted: dict[Any, int] = {}  # types, dtypes and shapes that were found to be right, and their rows
         self._lock = threading.Lock()  # for what the first rows settle
+        if not isinstance(columns, int | Sequence | Mapping) or isinstance(columns, str | bytes):
+            raise ConfigError(
+                f"batch_columns is {columns!r}: give the number of an axis, a list of them, or {{name: axis}}"
+            )
         for column in _values(columns):
             if isinstance(column, bool) or not isinstance(column, int) or column < 0:
                 raise ConfigError(f"batch_columns has {column!r}: the number of an axis is 0 or more")
@@ -58,7 +62,8 @@ class Inputs:
             raise ConfigError("batch_columns is a list, so inputs has to name the inputs it belongs to")
 
     def _settle_names(self, names: Sequence[str]) -> None:
-        if isinstance(names, str) or not names or not all(isinstance(name, str) for name in names):
+        are_named = isinstance(names, Iterable) and not isinstance(names, str)
+        if not are_named or not (names := list(names)) or not all(isinstance(name, str) for name in names):
             raise ConfigError(f"inputs is {names!r}: give a list of at least one name")
         if len(set(names)) < len(names):
             raise ConfigError(f"inputs is {', '.join(names)}: a name is there twice")
@@ -92,23 +97,30 @@ class Inputs:
         if given is None:
             return None
         arrays = self._in_order(given, who)
-        for name, array in zip(self.names, arrays, strict=False):
-            if not isinstance(array, np.ndarray):
-                kind = type(array)
-                raise WorkerError(
-                    f"{who}: fetch gave a {kind.__module__}.{kind.__name__} for input {name!r}; give numpy arrays"
-                )
         if not self.rebatch:
+            self._check_arrays(arrays, who)
             return self._whole(arrays)
-        looks = tuple([(array.dtype, array.shape) for array in arrays])
-        rows = self._accepted.get(looks)
+        try:
+            looks = tuple([(type(array), array.dtype, array.shape) for array in arrays])
+            rows = self._accepted.get(looks)
+        except (AttributeError, TypeError):  # that is no array, which is said now
+            rows = looks = None
         if rows is None:
+            self._check_arrays(arrays, who)
             rows = self._rows(arrays, who)
             if rows:
                 self._check_likeness(arrays, who)
                 if len(self._accepted) < _REMEMBERED_LOOKS:
                     self._accepted[looks] = rows
         return Chunk(arrays, rows, rows)
+
+    def _check_arrays(self, arrays: tuple[Any, ...], who: str) -> None:
+        for name, array in zip(self.names, arrays, strict=False):
+            if not isinstance(array, np.ndarray):
+                kind = type(array)
+                raise WorkerError(
+                    f"{who}: fetch gave a {kind.__module__}.{kind.__name__} for input {name!r}; give numpy arrays"
+                )
 
     def _whole(self, arrays: tuple[Array, ...]) -> Chunk:
         """A chunk that isn't cut; arrays may have any shapes."""
@@ -119,7 +131,9 @@ class Inputs:
 
     def _in_order(self, given: Any, who: str) -> tuple[Any, ...]:
         """The arrays in the order of the inputs; none if nothing was given."""
-        if isinstance(given, Mapping):
+        if type(given) is list and given and len(given) == len(self.names):  # the common cases, quickly
+            return tuple(given)
+        if type(given) is dict or isinstance(given, Mapping):
             if not given:
                 return ()
             if not self.names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -197,6 +197,21 @@ class Reporter:
                     "source %r: logger %d raised %s: %s (said once; it is told on)",
                     self._source, number, type(error).__name__, error, exc_info=error,
                 )  # fmt: skip
+
+
+def checked_loggers(loggers: Any) -> tuple[Logger, ...]:
+    """The loggers that a user gave.
+
+    Raises:
+        ConfigError: it is no list, or holds something else.
+    """
+    if not isinstance(loggers, Iterable) or isinstance(loggers, str | bytes | Mapping):
+        raise ConfigError(
+            f"loggers is {loggers!r}: give a list of functions of a dict, or of objects with a method `log`"
+        )
+    for logger in (given := tuple(loggers)):
+        logger_function(logger)
+    return given
 
 
 def logger_function(logger: Any) -> Callable[[dict[str, float]], object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -56,14 +57,15 @@ class Rows:
         self.count -= count
         while count:
             chunk, begin = self._chunks[0], self._begin
-            end = min(begin + count, chunk.units)
-            pieces.append(Piece(chunk, begin, end))
-            count -= end - begin
-            if end == chunk.units:
-                self._chunks.popleft()
-                self._begin = 0
-            else:
-                self._begin = end
+            left = chunk.units - begin
+            if left > count:
+                self._begin = begin + count
+                pieces.append(Piece(chunk, begin, begin + count))
+                break
+            self._chunks.popleft()
+            self._begin = 0
+            pieces.append(Piece(chunk, begin, begin + left))
+            count -= left
         return pieces
 
 
@@ -129,7 +131,7 @@ def join(pieces: Sequence[Piece], columns: Sequence[int], memory: Memory) -> tup
         else:
             shape = (*source.shape[:column], rows, *source.shape[column + 1 :])
             to_copy.append((number, column, parts, shape, offset))
-            offset = aligned(offset + source.itemsize * int(np.prod(shape, dtype=np.int64)))
+            offset = aligned(offset + source.itemsize * prod(shape))
     if to_copy:
         lease = memory.lease(offset)
         for number, column, parts, shape, begin in to_copy:

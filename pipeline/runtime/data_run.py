@@ -9,8 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
-from seqprep.errors import ClosedError, WorkerError
+from seqprep.errors import ClosedError, ConfigError, WorkerError
 from seqprep.runtime.data_exchange import Consumer, Exchange, Producer
 from seqprep.runtime.data_fetch import Fetch, Fetcher, Inputs
 from seqprep.runtime.data_metrics import Ledger, Logger, Reporter, log
@@ -37,6 +39,33 @@ class Job:
     loggers: Sequence[Logger]
     log_seconds: float
     timeout_seconds: float | None
+
+
+def check_functions(fetch: object, **others: object) -> None:
+    """Refuses what can't be called; all but `fetch` may be None.
+
+    Raises:
+        ConfigError: it can't be called.
+    """
+    for name, function in (
+        {"fetch": fetch} | {name: other for name, other in others.items() if other is not None}
+    ).items():
+        if not callable(function):
+            raise ConfigError(f"{name} is {function!r}: it has to be a function")
+
+
+def waiting_time(name: str, seconds: Any) -> float:
+    """Checks a number of seconds.
+
+    Raises:
+        ConfigError: it is none above 0.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, Real):
+        raise ConfigError(f"{name} is {seconds!r}: it has to be a number of seconds")
+    number: Any = seconds
+    if not number > 0:
+        raise ConfigError(f"{name} is {seconds}: it has to be more than 0")
+    return float(min(number, threading.TIMEOUT_MAX))
 
 
 class Sizes:

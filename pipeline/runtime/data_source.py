@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import threading
 import time
 import weakref
@@ -14,6 +13,7 @@ from seqprep.errors import ClosedError, ConfigError, WorkerError
 from seqprep.runtime.data_fetch import Inputs
 from seqprep.runtime.data_metrics import ConsumerCounters, Ledger, WorkerCounters
 from seqprep.runtime.data_run import STOP_SECONDS, Job, Run, Sizes
+from seqprep.runtime.options import whole_number
 
 _IDS = itertools.count()  # of workers, unique over all sources of the process
 
@@ -56,9 +56,7 @@ class Source:
         Raises:
             ConfigError: it is less than 1.
         """
-        batch_size = operator.index(batch_size)
-        if batch_size < 1:
-            raise ConfigError(f"batch_size is {batch_size}: a batch has at least 1 row")
+        batch_size = whole_number("batch_size", batch_size, 1)
         with self._lock:
             self.sizes.set(scope, batch_size)
             if self.run is not None:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from seqprep.errors import ConfigError
 from seqprep.runtime.data_exchange import Consumer
 from seqprep.runtime.data_fetch import Columns, Fetch, Inputs
-from seqprep.runtime.data_metrics import DataWorkersMetrics, Logger, logger_function
+from seqprep.runtime.data_metrics import DataWorkersMetrics, Logger, checked_loggers
 from seqprep.runtime.data_rows import Memory, join
-from seqprep.runtime.data_run import STOP_SECONDS, Job, Run, running, stop_runs
+from seqprep.runtime.data_run import STOP_SECONDS, Job, Run, check_functions, running, stop_runs, waiting_time
 from seqprep.runtime.data_source import Source
+from seqprep.runtime.options import whole_number
 from seqprep.types import Array
 
 _POOLED_BUFFERS = 8
@@ -72,28 +73,20 @@ class DataWorkers:
         log_seconds: float = 60.0,
         timeout_seconds: float | None = 600.0,
     ) -> None:
-        if num_workers < 0:
-            raise ConfigError(
-                f"num_workers is {num_workers}: it has to be at least 0 (0 fetches in the consumer's thread)"
-            )
-        if max_buffered_batches < 1:
-            raise ConfigError(f"max_buffered_batches is {max_buffered_batches}: it has to be at least 1")
-        for name, seconds in (("log_seconds", log_seconds), ("timeout_seconds", timeout_seconds)):
-            if seconds is not None and not seconds > 0:
-                raise ConfigError(f"{name} is {seconds}: it has to be more than 0")
-        for logger in loggers:
-            logger_function(logger)
+        if not isinstance(source, str):
+            raise ConfigError(f"source is {source!r}: it has to be a name")
+        check_functions(fetch=fetch, init=init, worker_init=worker_init, shutdown=shutdown)
         job = Job(
             source=source,
             fetch=fetch,
             worker_init=worker_init,
             shutdown=shutdown,
-            num_workers=num_workers,
-            max_buffered_batches=max_buffered_batches,
+            num_workers=whole_number("num_workers", num_workers, 0),
+            max_buffered_batches=whole_number("max_buffered_batches", max_buffered_batches, 1),
             rebatch=rebatch,
-            loggers=tuple(loggers),
-            log_seconds=log_seconds,
-            timeout_seconds=timeout_seconds,
+            loggers=checked_loggers(loggers),
+            log_seconds=waiting_time("log_seconds", log_seconds),
+            timeout_seconds=None if timeout_seconds is None else waiting_time("timeout_seconds", timeout_seconds),
         )
         self._source = Source(job, Inputs(inputs, batch_columns, rebatch), init)
         self._enter("", batch_size)

@@ -528,7 +528,7 @@ def test_the_batch_size_is_told_to_fetch_and_can_be_changed() -> None:
         assert hints[-1] == 1000
         workers.set_batch_size(2)
         assert len(next(batches)["y"]) == workers.batch_size == 2
-        with pytest.raises(ConfigError, match="batch_size is 0: a batch has at least 1 row"):
+        with pytest.raises(ConfigError, match="batch_size is 0: it has to be at least 1"):
             workers.set_batch_size(0)
         assert workers.batch_size == 2
 
@@ -635,10 +635,26 @@ def test_an_interrupted_fetch_in_the_consumers_thread_loses_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 0}, "batch_size is 0: a batch has at least 1 row"),
+        ({"batch_size": 0}, "batch_size is 0: it has to be at least 1"),
         ({"num_workers": -1}, "num_workers is -1: it has to be at least 0"),
         ({"max_buffered_batches": 0}, "max_buffered_batches is 0: it has to be at least 1"),
         ({"log_seconds": 0}, "log_seconds is 0: it has to be more than 0"),
+        ({"batch_size": 2.5}, "batch_size is 2.5: it has to be a whole number"),
+        ({"num_workers": None}, "num_workers is None: it has to be a whole number"),
+        ({"max_buffered_batches": "3"}, "max_buffered_batches is '3': it has to be a whole number"),
+        ({"log_seconds": "1s"}, "log_seconds is '1s': it has to be a number of seconds"),
+        ({"log_seconds": float("nan")}, "log_seconds is nan: it has to be more than 0"),
+        ({"timeout_seconds": True}, "timeout_seconds is True: it has to be a number of seconds"),
+        ({"source": None}, "source is None: it has to be a name"),
+        ({"fetch": 5}, "fetch is 5: it has to be a function"),
+        ({"init": "f"}, "init is 'f': it has to be a function"),
+        ({"worker_init": 5}, "worker_init is 5: it has to be a function"),
+        ({"shutdown": 5}, "shutdown is 5: it has to be a function"),
+        ({"loggers": None}, "loggers is None: give a list of functions of a dict"),
+        ({"loggers": {"a": print}}, "loggers is {'a': .*}: give a list"),
+        ({"inputs": 5}, "inputs is 5: give a list of at least one name"),
+        ({"batch_columns": 1.5}, "batch_columns is 1.5: give the number of an axis, a list of them"),
+        ({"batch_columns": "01"}, "batch_columns is '01': give the number of an axis"),
         ({"timeout_seconds": -1}, "timeout_seconds is -1: it has to be more than 0"),
         ({"inputs": []}, r"inputs is \[\]: give a list of at least one name"),
         ({"inputs": "data"}, "inputs is 'data': give a list"),
@@ -653,7 +669,20 @@ def test_an_interrupted_fetch_in_the_consumers_thread_loses_nothing() -> None:
 )
 def test_impossible_arguments_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        DataWorkers(endless, **{"batch_size": 4} | options)
+        DataWorkers(**{"fetch": endless, "batch_size": 4} | options)
+
+
+def test_integers_of_any_library_and_waits_beyond_any_clock_are_taken() -> None:
+    options = {
+        "batch_size": np.int32(4),
+        "num_workers": np.int64(1),
+        "max_buffered_batches": np.uint8(2),
+        "inputs": iter("xy"),
+    }
+    for seconds in (float("inf"), 10**30, np.float32(1e30)):
+        with DataWorkers(endless, **options | {"log_seconds": seconds, "timeout_seconds": seconds}) as workers:
+            assert taken([next(iter(workers))]) == [[0, 1, 2, 3]]
+        options["inputs"] = ["x", "y"]
 
 
 def test_closed_workers_are_closed() -> None:

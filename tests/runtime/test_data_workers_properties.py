@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seqprep import DataWorkers
+from seqprep.errors import ClosedError, WorkerError
+
+from .conftest import our_threads
 
 pytestmark = pytest.mark.usefixtures("bounded")
 
@@ -227,3 +231,52 @@ def test_without_rebatching_each_fetch_is_a_batch(parts: list[int], num_workers:
             assert (array == number).all()
         assert workers.metrics().batches == len(parts)
         assert workers.metrics().rows == sum(parts)
+
+
+@quick
+@given(st.lists(st.integers(1, 30), max_size=8), st.integers(1, 20), st.integers(1, 5), st.booleans())
+def test_what_was_whole_before_a_failure_comes_out_and_no_more(
+    parts: list[int], batch_size: int, capacity: int, threads: bool
+) -> None:
+    left = list(parts)
+    first = [0]
+
+    def fetch(worker_id: int, batch_size: int) -> list[np.ndarray]:
+        if not left:
+            raise OSError("the disk is gone")
+        rows = left.pop(0)
+        first[0] += rows
+        return [np.arange(first[0] - rows, first[0])]
+
+    found: list[list[int]] = []
+    options: dict[str, Any] = {"num_workers": int(threads), "max_buffered_batches": capacity}
+    with DataWorkers(fetch, ["number"], batch_size=batch_size, **options) as workers:
+        with pytest.raises(WorkerError, match="fetch raised OSError: the disk is gone"):
+            found.extend(batch["number"].tolist() for batch in workers)
+        with pytest.raises(WorkerError, match="the disk is gone"):
+            workers.have_more()
+    assert [len(batch) for batch in found] == [batch_size] * (sum(parts) // batch_size)
+    assert [row for batch in found for row in batch] == list(range(len(found) * batch_size))
+    assert workers.metrics().discarded_rows == sum(parts) % batch_size
+
+
+@quick
+@given(cases(), st.integers(0, 6), st.integers(0, 3))
+def test_stopped_at_any_moment_no_row_has_come_twice(case: Case, taken: int, micros: int) -> None:
+    """What came out is whole, and of each worker a beginning in its order; nothing comes behind it."""
+    rows: list[int] = []
+    with Scripted(case).open() as workers:
+        batches = iter(workers)
+        for _, batch in zip(range(taken), batches, strict=False):
+            rows += rows_of(batch, case.columns)
+        time.sleep(micros * 1e-4)
+        assert workers.stop()
+        assert not our_threads()
+        with pytest.raises(ClosedError, match="were stopped"):
+            next(batches)
+        metrics = workers.metrics()
+    assert metrics.rows == len(rows)
+    assert len(rows) + metrics.discarded_rows <= sum(sum(part) for part in case.parts[0])
+    for worker in range(case.workers):
+        own = [row % 10_000 for row in rows if row // 10_000 == worker]
+        assert own == list(range(len(own)))
