@@ -380,6 +380,6 @@ def _folder_names(sources: Sequence[Any]) -> list[str]:
         if all(names) and len(set(names)) == len(names):
             return [str(name) for name in names]
     return [
-        f"{number}: {path or type(source).__name__}"
+        f"{number}: {path or getattr(source, 'dataset_name', None) or type(source).__name__}"
         for number, (path, source) in enumerate(zip(paths, sources, strict=True))
     ]

@@ -41,7 +41,7 @@ class LoaderOptions:
     @classmethod
     def parse(cls, rank: int | None, world_size: int | None, shuffle: Any, rebatch: Any, **rest: Any) -> LoaderOptions:
         """Fills in what the environment says, and parses what has more than one form."""
-        rank, world_size = _rank_of(rank, world_size)
+        rank, world_size = rank_of(rank, world_size)
         return cls(
             rank=rank,
             world_size=world_size,
@@ -111,7 +111,7 @@ def whole_number(name: str, value: Any, least: int | None = None) -> int:
     return number
 
 
-def _rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
+def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """The given rank, else that of the environment, else the only one."""
     if rank is None and world_size is None:
         told = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")

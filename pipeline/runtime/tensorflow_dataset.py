@@ -1,42 +1,56 @@
-"""A loader's batches as a tf.data.Dataset, for Keras' `fit` and whatever else takes one."""
+"""Batches as a tf.data.Dataset, for Keras' `fit` and whatever else takes one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from seqprep.config import suggestion
 from seqprep.errors import ConfigError
+from seqprep.runtime.epochs import Epochs
 from seqprep.runtime.frameworks import import_framework
-from seqprep.runtime.loader import Loader
 from seqprep.runtime.opened import DERIVED
+from seqprep.runtime.tensorflow_records import records
 
 Names = str | Sequence[str]
 
 
-def dataset(loader: Loader, *, inputs: Names | None = None, targets: Names | None = None) -> Any:
-    """Makes a tf.data.Dataset of a loader's batches; each iteration of it is one epoch of the loader.
+def dataset(
+    source: Epochs | str | Path, *, inputs: Names | None = None, targets: Names | None = None, **options: Any
+) -> Any:
+    """Makes a tf.data.Dataset of batches, from a loader (or stream), or natively from the folder of a dataset.
 
-    Names with `/` are written with `_`, as Keras wants them: `data/size0` becomes `data_size0`. Numeric arrays aren't
-    copied. Add `.prefetch(2)` to run ahead of the training step (checkpoints then take `Loader.state_at`), and give
-    `fit` shuffle=False, for it warns otherwise. The epoch of the loader advances when the last batch is taken, even
-    where the consumer, as `fit` does, counts batches and never asks for what comes behind it. What the loader raises
-    arrives as an error of tf.errors with its message.
+    Names with `/` are written with `_`, as Keras wants them: `data/size0` becomes `data_size0`. Give `fit` shuffle=False,
+    for it warns otherwise.
+
+    **Of a loader**, each iteration is one epoch of it. Numeric arrays aren't copied. Add `.prefetch(2)` to run ahead of the
+    training step (checkpoints then take `Loader.state_at`). The epoch of the loader advances when the last batch is
+    taken, even where the consumer, as `fit` does, counts batches and never asks for what comes behind it. What the
+    loader raises arrives as an error of tf.errors with its message. Standing inside an epoch (a state was loaded), the
+    loader leaves the dataset's cardinality unknown, for the first epoch is shorter; so does one whose epochs differ in
+    length.
+
+    **Of a folder** of TFRecord shards, tf.data's own operations read and parse the records (and check their checksums),
+    without Python in the loop; see `seqprep.runtime.tensorflow_records.records` for the `options`. Its shuffle is
+    tf.data's, and it has no position that could be restored.
 
     Args:
-        loader: what to read. Standing inside an epoch (a state was loaded), it leaves the dataset's cardinality
-            unknown, for the first epoch is shorter; so does one whose epochs differ in length.
+        source: a loader or stream; or the folder of a dataset in TFRecord shards.
         inputs: one name, for the bare tensor, or several, for a dict of tensors.
         targets: likewise.
+        options: `shuffle`, `seed`, `rank`, `world_size`, `pass_number`, `parallel`, of a folder alone.
 
     Returns:
         A dataset of `(inputs, targets)`; of `inputs` alone without targets; of a dict of all arrays if neither is
         given. Tensors are [B, T, …] with unknown B and T; `seq_tag` is tf.string.
 
     Raises:
-        ConfigError: the batches hold no such name, or there is no batch.
+        ConfigError: the batches hold no such name, or there is no batch; an option is impossible, or the folder's shards
+            aren't TFRecord.
+        DatasetError: the folder is no finished dataset.
         DependencyError: TensorFlow isn't installed.
     """
     if inputs is None and targets is not None:
@@ -44,7 +58,20 @@ def dataset(loader: Loader, *, inputs: Names | None = None, targets: Names | Non
             f"targets is {targets!r} but inputs isn't set; name both, or neither for a dict of all arrays"
         )
     tf = import_framework("tensorflow")
-    specs = _specs(tf, loader)
+    if isinstance(source, str | Path):
+        made, specs = records(tf, source, **options)
+        return made.map(_selection(specs, inputs, targets))
+    if options:
+        raise ConfigError(f"{', '.join(options)}: for the folder of a dataset alone; give it to the loader")
+    return _of_loader(tf, source, inputs, targets)
+
+
+def _selection(specs: Mapping[str, Any], inputs: Names | None, targets: Names | None) -> Callable[[Any], Any]:
+    """A function that takes what is wanted out of a mapping.
+
+    Raises:
+        ConfigError: there is no such name.
+    """
     wanted = [names for names in (inputs, targets) if names is not None] or [list(specs)]
     for option, names in zip(("inputs", "targets"), wanted, strict=False):
         for name in [names] if isinstance(names, str) else names:
@@ -53,7 +80,6 @@ def dataset(loader: Loader, *, inputs: Names | None = None, targets: Names | Non
         taken = [_keras_name(name) for name in names] if not isinstance(names, str) else []
         if len(set(taken)) < len(taken):
             raise ConfigError(f"{option}: two of {', '.join(names)} are the same with '_' for '/'; take one of them")
-    whole = _starts_whole(loader)
 
     def select(values: Mapping[str, Any]) -> Any:
         parts = tuple(
@@ -61,6 +87,13 @@ def dataset(loader: Loader, *, inputs: Names | None = None, targets: Names | Non
             for names in wanted
         )
         return parts if len(parts) > 1 else parts[0]
+
+    return select
+
+
+def _of_loader(tf: Any, loader: Epochs, inputs: Names | None, targets: Names | None) -> Any:
+    specs = _specs(tf, loader)
+    select, whole = _selection(specs, inputs, targets), _starts_whole(loader)
 
     def elements() -> Iterator[Any]:
         if whole and not _starts_whole(loader):
@@ -72,7 +105,7 @@ def dataset(loader: Loader, *, inputs: Names | None = None, targets: Names | Non
     return made.apply(tf.data.experimental.assert_cardinality(len(loader))) if whole and loader.same_length else made
 
 
-def _starts_whole(loader: Loader) -> bool:
+def _starts_whole(loader: Epochs) -> bool:
     """Whether the loader's next iteration is a whole epoch."""
     began = loader.state_at(0)
     return bool(began["position"] == 0) or loader.epoch != began["epoch"]
@@ -87,7 +120,7 @@ def _one_ahead(batches: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, An
         held = following
 
 
-def _specs(tf: Any, loader: Loader) -> dict[str, Any]:
+def _specs(tf: Any, loader: Epochs) -> dict[str, Any]:
     """For each array of a batch, its tf.TensorSpec."""
     if not len(loader):
         raise ConfigError("the loader has no batch, so there is nothing to make a dataset of")

@@ -3,7 +3,7 @@
 All cut the same HDF5 file alike, and their batches are copied once into one fixed buffer that stands for a device. The
 page cache is warm. The rates are set against a limit measured in turns with each: the same batches read ready-made.
 
-    python benchmarks/streaming.py [--folder FOLDER] [--rounds 5]
+    python benchmarks/on_the_fly.py [--folder FOLDER] [--rounds 5]
 
 benchmarks/requirements.txt installs the others.
 """
