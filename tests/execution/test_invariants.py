@@ -277,12 +277,14 @@ def test_what_is_packed_is_what_isnt(case: Case, frames: int) -> None:
     rates = [key.rate for key in case.keys.values() if key.rate]
     row_frames = frames * int(np.lcm.reduce(rates))
     case = case.changed(batch={"max_frames": None, "max_sequences": 3})
-    plain, packed = dataset(case), made_if_any(case.changed(batch={"pack": True, "row_frames": row_frames}))
+    packing = case.changed(batch={"pack": True, "row_frames": row_frames})
+    plain, packed = dataset(case), made_if_any(packing)
     assert packed is not None
     assert packed.contents() == plain.contents()
     for batch in packed.batches:
         assert (batch["segment_start"] % int(np.lcm.reduce(rates)) == 0).all()
         for name, key in case.keys.items():
+            check_length(batch, name, packing)
             if key.rate and f"{name}/segment_start" in batch:
                 assert (batch[f"{name}/segment_start"] * key.rate == batch["segment_start"]).all()
 
@@ -291,7 +293,7 @@ def test_what_is_packed_is_what_isnt(case: Case, frames: int) -> None:
 
 
 @given(cases(), st.integers(1, 8))
-@thorough
+@settings(max_examples=30, deadline=None)
 def test_partitions_are_disjoint_complete_and_even(case: Case, parts: int) -> None:
     case = case.changed(batch={"drop_last": False})
     whole = dataset(case)
