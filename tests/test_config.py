@@ -420,6 +420,15 @@ class TestConfig:
                 "config.yaml:1: keys.a.frame_rate is True: it has to be frames per second",
             ),
             ("keys: {a: {pad_value: x}}\n", "config.yaml:1: keys.a.pad_value is 'x': it has to be a number"),
+            # texts that no file or name can be
+            (
+                'output: {path: "a\\0b"}\n',
+                "config.yaml:1: output.path is 'a\\x00b': no file or name can hold the character of code 0; remove it",
+            ),
+            (
+                'source: {type: x, path: [a, "\\ud800"]}\n',
+                "config.yaml:1: source.path.1 is '\\ud800': character 0 is half of one, which no file or name can hold",
+            ),
             # numbers that no computer counts to
             (
                 "chunk: {size: 9223372036854775808}\n",

@@ -54,13 +54,13 @@ def build(model: type[OptionsT], data: Mapping[str, Any], document: Document, at
     Raises:
         ConfigError: one line per fault: where it stands, the setting, its value, the remedy.
     """
-    huge = [
-        f"{document.where(path)}: {dotted(path)} is {value}: no setting has a number of more than 63 bits"
-        for path, value in _integers(data, at)
-        if not -(1 << 63) <= value < 1 << 63
+    impossible = [
+        f"{document.where(path)}: {dotted(path)} is {shown(value)}: {why}"
+        for path, value in _plain_values(data, at)
+        if (why := _impossible(value))
     ]
-    if huge:
-        raise ConfigError("\n".join(huge))
+    if impossible:
+        raise ConfigError("\n".join(impossible))
     try:
         return model.model_validate(dict(data))
     except ValidationError as error:
@@ -68,13 +68,24 @@ def build(model: type[OptionsT], data: Mapping[str, Any], document: Document, at
         raise ConfigError("\n".join(lines)) from error
 
 
-def _integers(value: Any, path: SettingPath) -> Iterator[tuple[SettingPath, int]]:
-    """All integers of nested settings, each with its path."""
-    if isinstance(value, int) and not isinstance(value, bool):
+def _plain_values(value: Any, path: SettingPath) -> Iterator[tuple[SettingPath, int | str]]:
+    """All integers and texts of nested settings, each with its path."""
+    if isinstance(value, int | str) and not isinstance(value, bool):
         yield path, value
     elif isinstance(value, Mapping | list):
         for name, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _integers(inner, (*path, name))
+            yield from _plain_values(inner, (*path, name))
+
+
+def _impossible(value: int | str) -> str:
+    """Says why nothing can be done with a number or text, whatever setting it is of; nothing if there is no reason."""
+    if isinstance(value, int):
+        return "" if -(1 << 63) <= value < 1 << 63 else "no setting has a number of more than 63 bits"
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        return f"character {error.start} is half of one, which no file or name can hold; correct it"
+    return "no file or name can hold the character of code 0; remove it" if "\0" in value else ""
 
 
 def _describe(fault: ErrorDetails, model: type[Options], document: Document, at: SettingPath) -> str:

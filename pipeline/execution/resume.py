@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def finished_dataset(folder: Path, expected: Index, overwrite: bool) -> Index | 
         CorruptError: it holds this dataset, but damaged, and `overwrite` is false.
     """
     try:
-        found = read_index(folder) if (folder / INDEX_NAME).exists() else None
+        found = read_index(folder) if os.path.exists(folder / INDEX_NAME) else None  # a name of any length
         if found is not None and found.fingerprint == expected.fingerprint:
             Dataset(folder).check_files()
             return found

@@ -31,7 +31,7 @@ class Storage:
         Raises:
             OutputError: it can't be made.
         """
-        if path.is_dir():
+        if os.path.isdir(path):  # a name of any length
             return
         if path != path.parent:
             self.make_folder(path.parent)

@@ -121,6 +121,7 @@ def test_what_goes_wrong_is_said_in_one_line(tmp_path: Path) -> None:
         (["chunk", "good.hdf", "out", *budget, "--set", "chnk.size=5"], 2, "did you mean 'chunk'"),
         (["chunk", "good.hdf", "file", *budget], 1, "file: can't be written"),
         (["chunk", "good.hdf", "/proc/seqprep", *budget], 1, "/proc/seqprep: can't be written"),
+        (["chunk", "good.hdf", "x" * 300, *budget], 1, "xxx: can't be written"),
         (["chnk"], 2, "did you mean 'chunk'"),
         (["verify", "nowhere"], 1, "nowhere: no such folder"),
     ]
