@@ -77,6 +77,11 @@ class Epochs:
         """Number of the epoch that is being read or comes next."""
         return self._epoch
 
+    @property
+    def order(self) -> Order:
+        """The order of the stored batches, and which of them are this rank's."""
+        return self._order
+
     def __len__(self) -> int:
         """Batches of the whole epoch that is being read or comes next, for this rank; others may have more or fewer, see
         `same_length`.

@@ -15,7 +15,6 @@ from typing import Any, cast
 from seqprep.errors import ConfigError
 from seqprep.runtime.frameworks import import_framework
 from seqprep.runtime.loader import Loader
-from seqprep.runtime.order import Order
 from seqprep.runtime.protocol import BatchSource, ResumableSource
 from seqprep.runtime.torch_tensors import is_plain, lay_out, pack, split_batch, unpack
 from seqprep.types import Tags
@@ -107,7 +106,7 @@ class _FolderBatches:
 
     def __len__(self) -> int:
         """Batches of the whole epoch that is being read or comes next, for this rank."""
-        return _order(self._whole()).steps(self.epoch, 0)
+        return self._whole().order.steps(self.epoch, 0)
 
     @property
     def epoch(self) -> int:
@@ -149,7 +148,7 @@ class _FolderBatches:
         whole.load_state_dict(start)
         own.load_state_dict(start)
         batches = iter(own)
-        steps = range(worker, _order(whole).steps(epoch, begin), workers)
+        steps = range(worker, whole.order.steps(epoch, begin), workers)
         if not steps:
             self._progress.finish(worker, workers, epoch)
         for step in steps:
@@ -176,7 +175,7 @@ class _FolderBatches:
                     f"num_workers is {workers}, and {name} is set, whose order depends on the number of readers; "
                     "use at most one worker, or leave it out"
                 )
-        order = _order(self._whole())
+        order = self._whole().order
         rank, world_size = worker * order.world_size + order.rank, workers * order.world_size
         # "pad" goes on behind the epoch's last batch where the ranks do; where they don't, nobody asks for those steps
         share = {"rank": rank, "world_size": world_size, "even": "pad"}
@@ -187,10 +186,6 @@ class _FolderBatches:
         if place not in self._loaders:
             self._loaders[place] = Loader(self._path, **options)
         return self._loaders[place]
-
-
-def _order(loader: Loader) -> Order:
-    return loader._order
 
 
 class _SourceBatches:
