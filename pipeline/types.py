@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from seqprep import hashing
 from seqprep.errors import DependencyError
+from seqprep.lazy import cached_property
 
 Array = npt.NDArray[Any]
 Int32 = npt.NDArray[np.int32]

@@ -14,7 +14,7 @@ import seqprep
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = {
-    "errors": 0, "hashing": 1, "checksum": 1, "types": 1, "files": 1, "config": 2, "sources": 3, "planning": 3, "shards": 3,
+    "errors": 0, "lazy": 0, "hashing": 1, "checksum": 1, "types": 1, "files": 1, "config": 2, "sources": 3, "planning": 3, "shards": 3,
     "execution": 4, "runtime": 4, "tensorflow": 4, "torch": 4, "jax": 4, "streaming": 5, "report": 6, "cli": 7,
 }  # fmt: skip
 HEAVY = {

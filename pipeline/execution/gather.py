@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 
 import numpy as np
 
 from seqprep.execution.normalization import Normalizer
 from seqprep.execution.stretches import MemoryOf, Stretches, Values, fresh_memory
+from seqprep.lazy import cached_property
 from seqprep.planning import (
     FIRST_PLACE,
     PAD_PLACE,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from seqprep.lazy import cached_property
 from seqprep.planning.buckets import LengthClasses
 from seqprep.planning.chunking import count_chunks
 from seqprep.planning.layout import padded_lengths

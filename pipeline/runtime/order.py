@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from seqprep import hashing
 from seqprep.errors import ConfigError
+from seqprep.lazy import cached_property
 from seqprep.runtime.positions import Steps
 from seqprep.types import Int64
 

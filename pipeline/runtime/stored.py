@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
+from seqprep.lazy import cached_property
 from seqprep.runtime.options import LoaderOptions
 from seqprep.runtime.order import GlobalOrder
 from seqprep.runtime.ranges import BatchReader

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from seqprep.errors import CorruptError, DatasetError
+from seqprep.lazy import cached_property
 from seqprep.shards.checksum import checksum
 from seqprep.shards.codecs import COMPRESSIONS
 from seqprep.shards.table import NUMBERS, ShardTable, describe_keys, parse_keys

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
+from seqprep.lazy import cached_property
 from seqprep.types import Array, Int64, KeySpec, Tags, numpy_dtype
 
 NUMBERS = ("epoch", "dropped_rows", "dropped_frames")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from seqprep.execution import needed_stretches
+from seqprep.lazy import cached_property
 from seqprep.planning import NO_ROW, PassPlan, ShardPlan, ShardTask
 from seqprep.types import Array, Int64, KeySpec
 

@@ -102,7 +102,7 @@ def assert_goes_on(path: Path, source_of: Source, times: int, **options: Any) ->
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_a_loader_that_is_interrupted(path: Path, threads: int) -> None:
-    assert_goes_on(path, lambda loader: loader, 30, threads=threads, prefetch=2)
+    assert_goes_on(path, lambda loader: loader, 10, threads=threads, prefetch=2)
 
 
 @pytest.mark.slow
@@ -112,6 +112,7 @@ def test_a_loader_that_is_interrupted_often(path: Path, threads: int, prefetch: 
     assert_goes_on(path, lambda loader: loader, 50, threads=threads, prefetch=prefetch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["tensorflow", "torch", "jax"])
 def test_a_stage_that_is_interrupted(path: Path, framework: str) -> None:
     pytest.importorskip(framework)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from seqprep.files import FileCache
+from seqprep.lazy import cached_property
 from seqprep.sources.hdf5.files import Handles
 from seqprep.sources.hdf5.heap import find_object
 from seqprep.sources.plain import read_plain
