@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from seqprep.cli.options import common, dataset_argument, print_json, print_table
+from seqprep.cli.options import common, print_json, print_table
 
 
 @click.command()
-@dataset_argument
+@click.argument("path", metavar="DATASET | CONFIG.yaml", type=click.Path())
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True, help="Times each reader reads.")
 @click.option("--max-size", default="1GB", show_default=True, help="Read no more than the first batches of this size.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Reading threads.")
@@ -22,11 +22,13 @@ def command(
 ) -> None:
     """Measure how fast a dataset is read, beside what the machine can do.
 
-    All readers take turns in every round; the figures are medians.
+    All readers take turns in every round; the figures are medians. With a configuration, the batches that it
+    makes without shards are measured.
 
     \b
     Example:
       seqprep bench shards/train
+      seqprep bench config.yaml
     """
     import os
     from dataclasses import asdict

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HEADINGS = {
     "# Training": "dataset",
     "## Keras": "keras",
+    "### Without Python in the loop": "native",
     "## TensorFlow, a loop of your own": "loop",
     "## PyTorch": "torch",
     "### Under a DataLoader": "workers",
@@ -77,6 +78,11 @@ def test_programs_go_on_where_they_were_stopped(folder: Path, framework: str, na
 def test_workers(folder: Path) -> None:
     pytest.importorskip("torch")
     assert run(folder, "example_workers.py") == "next comes epoch 2, 31 batches\n"
+
+
+def test_without_python_in_the_loop(folder: Path) -> None:
+    pytest.importorskip("tensorflow")
+    assert run(folder, "example_native.py") == "31 batches, less loss\n"
 
 
 def test_several_devices(folder: Path) -> None:

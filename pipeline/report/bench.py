@@ -1,4 +1,4 @@
-"""Measures how fast a dataset is read, beside what the machine can do, in one run.
+"""Measures how fast a dataset is read, or a stream made, beside what the machine can do, in one run.
 
 All readers take turns, round by round, since a machine's speed drifts; the figures are medians over the rounds. Each
 batch is copied once into one fixed buffer that stands for the device, except where staging itself brings it there.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -18,12 +19,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from seqprep.files import read_exactly
-from seqprep.runtime import Loader
+from seqprep.runtime import Epochs, Loader
 from seqprep.runtime.pool import lease_once
 from seqprep.shards import Dataset
+from seqprep.streaming import Stream
 from seqprep.types import UInt8
 
 LIMIT = "raw read limit"
+COPY_LIMIT = "memory copy limit"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +63,12 @@ def bench(
     staging: bool = True,
     device: str | None = None,
 ) -> BenchResult:
-    """Reads a dataset through every reader, several times.
+    """Reads a dataset through every reader, several times; or makes the batches of a configuration, without shards.
+
+    The limit of a dataset is reading its arrays by one call each; of a stream, copying arrays of the same sizes.
 
     Args:
-        path: the dataset.
+        path: the dataset; or the YAML file of a configuration.
         rounds: how often each reader reads it; one more round in front warms the page cache and is not counted.
         max_bytes: read no more than the first batches of so many bytes.
         threads: reading threads of the loader.
@@ -72,23 +77,16 @@ def bench(
 
     Raises:
         DatasetError: the dataset can't be read.
+        ConfigError, SourceError: the configuration is wrong, or its source can't be read.
         DependencyError: staging is wanted and TensorFlow isn't installed.
     """
-    dataset = Dataset(path)
-    ranges, rows = _ranges(dataset, max_bytes)
-    size = sum(length for batch in ranges for _, _, length in batch)
-    buffer = np.zeros(max((sum(length for _, _, length in batch) for batch in ranges), default=1) + 1, np.uint8)
     options: dict[str, Any] = {"rank": 0, "world_size": 1, "threads": threads}
     timings: dict[str, list[float]] = {}
     firsts: dict[str, list[float]] = {}
     with ExitStack() as stack:
-        readers: dict[str, Reader] = {
-            LIMIT: _Raw(ranges, buffer),
-            "loader": _Loaded(path, options | {"verify": "never"}, len(ranges), buffer),
-            "loader, verified": _Loaded(path, options, len(ranges), buffer),
-        }
-        if staging:
-            readers["loader, verified, staged in TensorFlow"] = _Staged(path, options, len(ranges), device)
+        work: _Work = (_of_stream if Path(path).is_file() else _of_dataset)(path, options, max_bytes, staging, device)
+        readers, batches, size, rows = work.readers, work.batches, work.bytes, work.rows
+        limit = next(iter(readers))
         for name, reader in readers.items():
             stack.callback(reader.close)
             reader.epoch()
@@ -98,14 +96,62 @@ def bench(
                 firsts[name] += reader.first_batch()
                 timings[name].append(reader.epoch())
     return BenchResult(
-        batches=len(ranges),
+        batches=batches,
         bytes=size,
         rounds=rounds,
         readings=[
-            _reading(name, times, timings[LIMIT], firsts[name], size, len(ranges), rows)
-            for name, times in timings.items()
+            _reading(name, times, timings[limit], firsts[name], size, batches, rows) for name, times in timings.items()
         ],
     )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is measured: the limit first."""
+
+    readers: dict[str, Reader]
+    batches: int
+    bytes: int
+    rows: int
+
+
+def _of_dataset(path: str | Path, options: dict[str, Any], max_bytes: int, staging: bool, device: str | None) -> _Work:
+    ranges, rows = _ranges(Dataset(path), max_bytes)
+    sizes = [sum(length for _, _, length in batch) for batch in ranges]
+    buffer = np.zeros(max(sizes, default=1) + 1, np.uint8)
+    unverified = options | {"verify": "never"}
+    readers: dict[str, Reader] = {
+        LIMIT: _Raw(ranges, buffer),
+        "loader": _Loaded(lambda: Loader(path, **unverified), len(ranges), buffer),
+        "loader, verified": _Loaded(lambda: Loader(path, **options), len(ranges), buffer),
+    }
+    if staging:
+        opened = _Staged(lambda: Loader(path, **options), len(ranges), device)
+        readers["loader, verified, staged in TensorFlow"] = opened
+    return _Work(readers, len(ranges), sum(sizes), rows)
+
+
+def _of_stream(path: str | Path, options: dict[str, Any], max_bytes: int, staging: bool, device: str | None) -> _Work:
+    def opened(threads: int) -> Epochs:
+        return Stream(path, **options | {"threads": threads})
+
+    sizes: list[list[int]] = []
+    rows = 0
+    with opened(0) as stream:
+        for batch in stream:
+            sizes.append([batch[key].nbytes for key in stream.keys])
+            rows += len(batch[next(iter(stream.keys))])
+            if sum(map(sum, sizes)) > max_bytes:
+                break
+    buffer = np.zeros(max(map(sum, sizes)) + 1, np.uint8)
+    readers: dict[str, Reader] = {
+        COPY_LIMIT: _Copied(sizes, buffer),
+        "stream, without threads": _Loaded(lambda: opened(0), len(sizes), buffer),
+        "stream": _Loaded(lambda: opened(options["threads"]), len(sizes), buffer),
+    }
+    if staging:
+        readers["stream, staged in TensorFlow"] = _Staged(lambda: opened(options["threads"]), len(sizes), device)
+    return _Work(readers, len(sizes), sum(map(sum, sizes)), rows)
 
 
 def _reading(
@@ -180,12 +226,33 @@ class _Raw:
             os.close(descriptor)
 
 
-class _Loaded:
-    """The loader, each array copied to the device."""
+class _Copied:
+    """The limit of what makes its batches: arrays of their sizes, copied out of one warm buffer."""
 
-    def __init__(self, path: str | Path, options: dict[str, Any], batches: int, device: UInt8) -> None:
-        self._path, self._options, self._batches, self._device = path, options, batches, device
-        self._loader = Loader(path, **options)
+    def __init__(self, sizes: list[list[int]], device: UInt8) -> None:
+        self._sizes, self._held, self._device = sizes, np.ones_like(device), device
+
+    def epoch(self) -> float:
+        held, device = self._held, self._device
+        started = time.perf_counter()
+        for batch in self._sizes:
+            for size in batch:
+                device[:size] = held[:size]
+        return time.perf_counter() - started
+
+    def first_batch(self) -> list[float]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class _Loaded:
+    """A loader or stream, each array copied to the device."""
+
+    def __init__(self, opened: Callable[[], Epochs], batches: int, device: UInt8) -> None:
+        self._opened, self._batches, self._device = opened, batches, device
+        self._loader = opened()
 
     def epoch(self) -> float:
         keys, device = list(self._loader.keys), self._device
@@ -198,7 +265,7 @@ class _Loaded:
 
     def first_batch(self) -> list[float]:
         started = time.perf_counter()
-        with Loader(self._path, **self._options) as loader:
+        with self._opened() as loader:
             next(iter(loader))
             return [time.perf_counter() - started]
 
@@ -207,17 +274,17 @@ class _Loaded:
 
 
 class _Staged:
-    """The loader through the staging area, which brings the batches to the device."""
+    """A loader or stream through the staging area, which brings the batches to the device."""
 
-    def __init__(self, path: str | Path, options: dict[str, Any], batches: int, device: str | None) -> None:
-        self._path, self._options, self._batches, self._device = path, options, batches, device
+    def __init__(self, opened: Callable[[], Epochs], batches: int, device: str | None) -> None:
+        self._opened, self._batches, self._device = opened, batches, device
         self._open = ExitStack()
         self._stage = self._staged(self._open)
 
     def _staged(self, stack: ExitStack) -> Any:
         from seqprep.tensorflow import stage
 
-        loader = stack.enter_context(Loader(self._path, **self._options))
+        loader = stack.enter_context(self._opened())
         return stack.enter_context(stage(loader, device=self._device))
 
     def epoch(self) -> float:

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from seqprep.errors import ClosedError
 from seqprep.runtime.opened import Entry
-from seqprep.runtime.pool import Buffer
+from seqprep.runtime.pool import Buffer, Loan, buffer_of
 from seqprep.runtime.positions import Iteration
 from seqprep.runtime.ranges import Batch, LeaseOf
 from seqprep.runtime.reporting import Reporter
@@ -63,8 +63,10 @@ class Pool:
     """A bounded number of buffers; `free` holds those that nobody uses."""
 
     def __init__(self, count: int) -> None:
-        self.free: queue.SimpleQueue[Buffer | None] = queue.SimpleQueue()  # None: look around, something has changed
-        self._buffers = [Buffer(self.free) for _ in range(count)]  # lent ones, too, are held here
+        self.free: queue.SimpleQueue[Buffer | Loan | None] = (
+            queue.SimpleQueue()
+        )  # None: something has changed, look around
+        self._buffers = [Buffer(self.free.put) for _ in range(count)]  # lent ones, too, are held here
         for buffer in self._buffers:
             self.free.put(buffer)
 
@@ -72,11 +74,11 @@ class Pool:
         """Gives a free buffer, if there is one."""
         while True:
             try:
-                buffer = self.free.get_nowait()
+                found = self.free.get_nowait()
             except queue.Empty:
                 return None
-            if buffer is not None:
-                return buffer
+            if found is not None:
+                return buffer_of(found)
 
 
 @dataclass
@@ -123,12 +125,17 @@ class Work:
         if self.stopped:
             raise ClosedError("the loader was closed, iterated anew or interrupted in the middle of this epoch")
 
+    def start(self) -> None:
+        """Starts the threads; whoever has to end them knows of this by then, for an interrupt may come in between."""
+        for thread in self.threads:
+            thread.start()
+
     def stop(self) -> None:
         """Lets the threads end; safe at any moment, in any thread."""
         self.stopped = True
         self.signal.put(None)
-        for _ in self.threads:
-            self.pool.free.put(None)
+        if self.threads:
+            self.pool.free.put(None)  # each thread that ends hands it on
 
     def close(self) -> None:
         """Ends the threads, and waits for them; a consumer that waits for a batch is told."""
@@ -136,7 +143,10 @@ class Work:
             return  # a forked child has none of these threads
         self.stop()
         for thread in self.threads:
-            thread.join()
+            if (
+                thread.is_alive()
+            ):  # else an interrupt came in its start, and if it was begun, it will see that it's stopped
+                thread.join()
         self.results.clear()
         self.count()
 
@@ -146,19 +156,20 @@ class Work:
         while True:
             if free.empty():
                 started = time.perf_counter()
-                buffer = free.get()
+                found = free.get()
                 self.counters.reader_wait_seconds += time.perf_counter() - started
             else:
-                buffer = free.get()
-            if buffer is None:
+                found = free.get()
+            if found is None:
                 if self.stopped:
+                    free.put(None)  # it may have been meant for another one that waits
                     return
                 continue
             ticket = self.take(len(self.batches))
             if ticket < 0:
-                free.put(buffer)
+                free.put(found)
                 return
-            self.results[ticket] = self.read_into(ticket, buffer)
+            self.results[ticket] = self.read_into(ticket, buffer_of(found))
             if self.wanted == ticket:
                 self.signal.put(None)
 
@@ -191,7 +202,7 @@ class Work:
 
 
 class ReadAhead(Iterator[Batch]):
-    """Delivers batches in order while threads read the next ones.
+    """Delivers batches in order while threads read the next ones, once its `work` was started.
 
     Args:
         batches: int64 [n]: numbers of the batches, in order of delivery.
@@ -220,8 +231,6 @@ class ReadAhead(Iterator[Batch]):
         self._reporter, self._exhausted = reporter, exhausted
         self._ended = False
         weakref.finalize(self, self.work.stop)  # never joins: it may run in any thread
-        for thread in self.work.threads:
-            thread.start()
 
     def __next__(self) -> Batch:
         """Gives the next batch.

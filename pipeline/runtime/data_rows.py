@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqprep.runtime.pool import ALIGNMENT, Buffer, aligned
+from seqprep.runtime.pool import ALIGNMENT, Buffer, Loan, aligned, buffer_of
 from seqprep.types import Array
 
 
@@ -69,12 +69,6 @@ class Rows:
         return pieces
 
 
-class _Stack(deque[Any]):
-    """Free buffers, the one used last on top: its memory is still in the processor's caches."""
-
-    put = deque.append  # may be called in any thread at any moment, by a finaliser
-
-
 class Memory:
     """Memory for batches, used again when the last array on it is gone.
 
@@ -85,19 +79,21 @@ class Memory:
     def __init__(self, buffers: int) -> None:
         self.unpooled = 0
         """How often that happened."""
-        self._free = _Stack()
-        self._buffers = [Buffer(cast(Any, self._free)) for _ in range(buffers)]  # those in use are held here
+        # the one used last on top: its memory is still in the processor's caches
+        self._free: deque[Buffer | Loan] = deque()
+        self._buffers = [Buffer(self._free.append) for _ in range(buffers)]  # those in use are held here
         self._free.extend(self._buffers)
 
     def lease(self, size: int) -> Array:
         """Lends memory; uint8 [size], on 64 bytes."""
         try:
-            return self._free.pop().lease(size)  # type: ignore[no-any-return]
+            found = self._free.pop()
         except IndexError:
             self.unpooled += 1
             memory = np.empty(size + ALIGNMENT, np.uint8)
             begin = -memory.ctypes.data % ALIGNMENT
             return memory[begin : begin + size]
+        return buffer_of(found).lease(size)
 
 
 def join(pieces: Sequence[Piece], columns: Sequence[int], memory: Memory) -> tuple[Array, ...]:

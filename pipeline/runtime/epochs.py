@@ -142,9 +142,11 @@ class Epochs:
             batches = self._order.of_epoch(iteration.epoch, iteration.begin)
             ahead = self._read_ahead(batches, self._counters, self._finish_epoch)
             ahead.iteration, self._work = iteration, ahead.work
+            self._work.start()
             return ahead
         rebatched = self._rebatch(self._rows, iteration)
         rebatched.iteration, self._work = iteration, rebatched.progress
+        self._work.start()
         return rebatched
 
     def endless(self) -> Iterator[Batch]:

@@ -2,16 +2,16 @@
 
 A buffer is lent as one `Lease`, an array made directly on the buffer's memory. Every array of a batch, and whatever a
 framework makes of it without copying, keeps the lease alive; when the last is gone, a finaliser puts the buffer back.
-It may run in any thread at any moment, so all it does is to put into a queue that allows just that.
+It may run in any thread at any moment, so all it does is to put into a queue that allows just that. And it is no Python
+function: an interrupt that came within one would be swallowed, and the buffer lost.
 """
 
 from __future__ import annotations
 
-import functools
 import mmap
-import queue
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 
@@ -34,23 +34,32 @@ class Lease(np.ndarray[Any, Any]):
     """The bytes of a lent buffer; a type of its own, for numpy shortens chains of views down to it, not past it."""
 
 
+class Loan(weakref.ref[Lease]):
+    """What goes back when a lease is gone, in place of the buffer that was lent."""
+
+    __slots__ = ("buffer",)
+
+    buffer: weakref.ref[Buffer]
+
+
 class Buffer:
     """Memory of its own that grows when a larger batch needs it."""
 
-    __slots__ = ("__weakref__", "_lease", "_memory", "_returned", "_size", "leases")
+    __slots__ = ("__weakref__", "_give_back", "_loan", "_memory", "_own", "_size", "leases")
 
-    def __init__(self, back: queue.SimpleQueue[Any] | None = None) -> None:
+    def __init__(self, give_back: Callable[[Any], object] | None = None) -> None:
         """Makes an empty buffer.
 
         Args:
-            back: where it goes each time when a lease and all its views are gone. Somebody has to hold the buffer then,
-                or it goes with the lease.
+            give_back: called with the `Loan` each time when a lease and all its views are gone, in any thread at any
+                moment; so it has to be a function that isn't written in Python. Somebody has to hold the buffer then, or
+                it goes with the lease.
         """
         self._memory: mmap.mmap | None = None
         self._size = 0
-        self._lease: weakref.ref[Lease] | None = None
+        self._give_back, self._own = give_back, weakref.ref(self)
+        self._loan: Loan | None = None
         self.leases = 0  # how often it was lent
-        self._returned = None if back is None else functools.partial(_return, back, weakref.ref(self))
 
     def lease(self, size: int) -> Lease:
         """Lends the memory, which has to be free.
@@ -67,13 +76,15 @@ class Buffer:
             self._memory = mmap.mmap(-1, self._size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         lease = Lease((size,), np.uint8, self._memory, _START)
         self.leases += 1
-        if self._returned is not None:
-            self._lease = weakref.ref(lease, self._returned)  # cheaper than weakref.finalize by ten microseconds
+        if self._give_back is not None:
+            self._loan = Loan(lease, self._give_back)  # cheaper than weakref.finalize by ten microseconds
+            self._loan.buffer = self._own
         return lease
 
 
-def _return(back: queue.SimpleQueue[Any], buffer: weakref.ref[Buffer], _: object) -> None:
-    back.put(buffer())
+def buffer_of(given: Buffer | Loan) -> Buffer:
+    """The buffer that is free, or whose lease is gone."""
+    return cast(Buffer, given.buffer()) if isinstance(given, Loan) else given
 
 
 def lease_once(size: int) -> Lease:

@@ -73,6 +73,10 @@ class Progress:
         """Stored batches read and waiting."""
         return self._work.ready
 
+    def start(self) -> None:
+        """Starts the threads."""
+        self._work.start()
+
     def count(self) -> None:
         """Does nothing: what is handed out is counted at once."""
 

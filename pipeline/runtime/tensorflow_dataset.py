@@ -59,11 +59,17 @@ def dataset(
         )
     tf = import_framework("tensorflow")
     if isinstance(source, str | Path):
-        made, specs = records(tf, source, **options)
+        made, specs = records(tf, source, names=_named(inputs, targets), **options)
         return made.map(_selection(specs, inputs, targets))
     if options:
         raise ConfigError(f"{', '.join(options)}: for the folder of a dataset alone; give it to the loader")
     return _of_loader(tf, source, inputs, targets)
+
+
+def _named(inputs: Names | None, targets: Names | None) -> list[str] | None:
+    """All names that are wanted; None for all there are."""
+    given = [names for names in (inputs, targets) if names is not None]
+    return [name for names in given for name in ([names] if isinstance(names, str) else names)] or None
 
 
 def _selection(specs: Mapping[str, Any], inputs: Names | None, targets: Names | None) -> Callable[[Any], Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from seqprep.errors import ConfigError
 from seqprep.runtime.options import rank_of, whole_number
@@ -17,6 +19,7 @@ def records(
     tf: Any,
     path: str | Path,
     *,
+    names: Collection[str] | None = None,
     shuffle: bool = False,
     seed: int | None = None,
     rank: int | None = None,
@@ -32,15 +35,17 @@ def records(
     Args:
         tf: the module tensorflow.
         path: the folder, of TFRecord shards with or without compression.
+        names: parse only these; all unless told.
         shuffle: read the shards in another order in each iteration, and mix 64 batches at a time; by tf.data.
-        seed: of the shuffle.
-        rank: which of `world_size` equal readers this is: it takes every `world_size`-th batch.
+        seed: of the shuffle; with tf.random.set_seed, which counts for tf.data, too.
+        rank: which of `world_size` equal readers this is: it takes every `world_size`-th batch, the same ones whatever
+            the shuffle is, so that ranks need no common seed. Some may get one more than others.
         world_size: how many there are.
         pass_number: which pass over the input is read, of several that the dataset may hold; modulo their number.
         parallel: shards and batches worked on at a time; as tf.data likes unless told.
 
     Returns:
-        The dataset, and a tf.TensorSpec for each name.
+        The dataset, and a tf.TensorSpec for each name that a batch can have.
 
     Raises:
         ConfigError: the shards aren't TFRecord, an option is impossible, or there is no batch for this rank.
@@ -57,25 +62,25 @@ def records(
     count = -(-(bounds[own + 1] - bounds[own] - rank) // world_size)
     if count < 1:
         raise ConfigError(f"{path}: has no batch for rank {rank} of {world_size}; use fewer ranks")
-    files = [str(stored.shard_path(number)) for number, shard in enumerate(stored.index.shards) if shard.epoch == own]
+    shards = [number for number, shard in enumerate(stored.index.shards) if shard.epoch == own]
+    files = [str(stored.shard_path(number)) for number in shards]
+    skipped = (rank + bounds[own] - stored.batches_before()[shards]) % world_size  # in front of each shard's first
     specs = _specs(tf, stored.sidecar(0).table)
+    parsed = {name: spec for name, spec in specs.items() if names is None or name in names} or specs
     parallel = tf.data.AUTOTUNE if parallel is None else whole_number("parallel", parallel, 1)
     compression = "GZIP" if stored.index.compression == "gzip" else None
     if shuffle:
-        names = tf.data.Dataset.from_tensor_slices(files).shuffle(len(files), seed, reshuffle_each_iteration=True)
-        made = names.interleave(
-            lambda name: tf.data.TFRecordDataset(name, compression),
+        parts = tf.data.Dataset.from_tensor_slices((files, np.asarray(skipped, np.int64)))
+        parts = parts.shuffle(len(files), seed, reshuffle_each_iteration=True)
+        made = parts.interleave(
+            lambda file, skip: tf.data.TFRecordDataset(file, compression).skip(skip).shard(world_size, 0),
             cycle_length=min(4, len(files)),
             num_parallel_calls=parallel,
             deterministic=True,
-        )
+        ).shuffle(_BATCHES_MIXED, seed, reshuffle_each_iteration=True)
     else:
-        made = tf.data.TFRecordDataset(files, compression)
-    if world_size > 1:
-        made = made.shard(world_size, rank)
-    if shuffle:
-        made = made.shuffle(_BATCHES_MIXED, seed, reshuffle_each_iteration=True)
-    made = made.map(lambda record: _parsed(tf, record, specs), num_parallel_calls=parallel, deterministic=True)
+        made = tf.data.TFRecordDataset(files, compression).shard(world_size, rank)
+    made = made.map(lambda record: _parsed(tf, record, parsed), num_parallel_calls=parallel, deterministic=True)
     return made.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2), specs
 
 
@@ -90,10 +95,12 @@ def _specs(tf: Any, table: ShardTable) -> dict[str, Any]:
 
 
 def _parsed(tf: Any, record: Any, specs: Mapping[str, Any]) -> dict[str, Any]:
-    features = {name: tf.io.FixedLenFeature([], tf.string) for name in specs if name != "seq_tag"}
-    found = tf.io.parse_single_example(record, features | {"seq_tag": tf.io.RaggedFeature(tf.string)})
-    parsed = {name: tf.io.parse_tensor(found[name], specs[name].dtype) for name in features}
+    tags = tf.io.RaggedFeature(tf.string)
+    features = {name: tags if name == "seq_tag" else tf.io.FixedLenFeature([], tf.string) for name in specs}
+    found = tf.io.parse_single_example(record, features)
     return {
-        name: tf.ensure_shape(value, specs[name].shape)
-        for name, value in (parsed | {"seq_tag": found["seq_tag"]}).items()
+        name: tf.ensure_shape(
+            found[name] if name == "seq_tag" else tf.io.parse_tensor(found[name], spec.dtype), spec.shape
+        )
+        for name, spec in specs.items()
     }

@@ -65,6 +65,11 @@ def test_from_nothing_to_a_verified_dataset(tmp_path: Path, format: str) -> None
     assert verified == {"shards": summary["shards"], "bytes": summary["bytes"], "compared": 0, "faults": []}
     bench = json.loads(run(tmp_path, "bench", "out", "--no-staging", "--rounds", "1", "--json").stdout)
     assert [reading["name"] for reading in bench["readings"]] == ["raw read limit", "loader", "loader, verified"]
+    (tmp_path / "config.yaml").write_text("source: {type: synthetic, sequences: 9}\nbatch: {max_frames: 3000}\n")
+    live = json.loads(run(tmp_path, "bench", "config.yaml", "--no-staging", "--rounds", "1", "--json").stdout)
+    names = ["memory copy limit", "stream, without threads", "stream"]
+    assert [reading["name"] for reading in live["readings"]] == names
+    assert live["batches"] > 1
 
 
 @pytest.mark.parametrize("format", ["hdf5", pytest.param("tfrecord", marks=pytest.mark.slow)])

@@ -85,12 +85,18 @@ def test_shuffled_batches_are_all_there_in_an_order_of_their_own(tmp_path: Path)
     assert epochs[0] != expected
 
 
+@pytest.mark.parametrize("setting", ["plain", "two passes"])
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_ranks_share_the_batches(tmp_path: Path, shuffle: bool) -> None:
-    path = chunked(tmp_path)
+def test_ranks_share_the_batches(tmp_path: Path, shuffle: bool, setting: str) -> None:
+    """Though each rank shuffles by a seed of its own."""
+    path = chunked(tmp_path, **SETTINGS[setting])
+    number = int(setting == "two passes")
     with Loader(path) as loader:
+        loader.load_state_dict(loader.state_dict() | {"epoch": number})
         expected = sorted(batch["data"].tobytes() for batch in loader)
-    parts = [dataset(path, inputs="data", rank=rank, world_size=3, shuffle=shuffle, seed=1) for rank in range(3)]
+    parts = [
+        dataset(path, inputs="data", rank=rank, world_size=3, shuffle=shuffle, pass_number=number) for rank in range(3)
+    ]
     found = [[values.numpy().tobytes() for values in part] for part in parts]
     assert [part.cardinality() for part in parts] == list(map(len, found))
     assert sorted(itertools.chain(*found)) == expected
