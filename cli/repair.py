@@ -37,6 +37,12 @@ def command(path: str, config: str | None, workers: int | None, as_json: bool) -
         result = repair(path, config=config, workers=workers or os.cpu_count() or 1, progress=display)
     finally:
         display.close()
+    if result.unchecked:
+        click.echo(
+            f"seqprep: warning: {path}: taken without a checksum, for none was left: {', '.join(result.unchecked)}; "
+            "seqprep verify --against-source compares them with their source",
+            err=True,
+        )
     if as_json:
         print_json(asdict(result))
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from seqprep.execution.run import Progress, Total, describe_run, job_for, run_ta
 from seqprep.execution.stored import CONVERTED, stored_config
 from seqprep.execution.threads import side_by_side
 from seqprep.shards import (
+    INDEX_NAME,
     FolderLock,
     Index,
     ShardRecord,
@@ -35,6 +36,7 @@ from seqprep.shards import (
     shard_count,
     shard_name,
     sidecar_path,
+    stored_crc32c,
     verify_index,
     verify_record,
     verify_shard,
@@ -53,6 +55,9 @@ class Repair:
     """Names of the sidecars that were, from their shards."""
     shards: list[str]
     """Names of the shards that were, from the source, with their sidecars."""
+    unchecked: list[str] = field(default_factory=list)
+    """Names of the shards that were taken as they are, for neither index nor sidecar was left with their checksums, and
+    HDF5 holds none of its own. `verify` with `against_source` compares them."""
 
 
 def repair(
@@ -83,7 +88,7 @@ def repair(
     if not folder.is_dir():
         raise DatasetError(f"{folder}: no such folder; check the path")
     index, faults = verify_index(folder)
-    if (folder / MARKER_NAME).exists() and index is None:
+    if (folder / MARKER_NAME).exists() and not (folder / INDEX_NAME).exists():
         raise UnfinishedError(f"{folder}: is no finished dataset; run the same seqprep chunk again to finish it")
     with FolderLock(folder, storage) as lock:
         state = _State(folder, index)
@@ -101,6 +106,7 @@ def repair(
         index=index is None or bool(faults),
         sidecars=[sidecar_path(state.paths[number]).name for number in sorted(state.sidecars)],
         shards=[state.paths[number].name for number in sorted(state.bad)],
+        unchecked=[state.paths[number].name for number in sorted(state.unchecked)],
     )
 
 
@@ -121,6 +127,8 @@ class _State:
         """Shards to be made again."""
         self.sidecars: dict[int, Sidecar] = {}
         """Sidecars that were made again."""
+        self.unchecked: list[int] = []
+        """Shards whose values nothing was left to check by."""
         if index is not None:
             self.about = index
             self.paths = [folder / record.name for record in index.shards]
@@ -151,13 +159,16 @@ class _State:
                 )
             return
         try:
-            sidecar = _own_sidecar(path) or rebuild_sidecar(path)[0]
+            sidecar = _own_sidecar(path)
+            if sidecar is None:
+                sidecar = self.sidecars[number] = rebuild_sidecar(path)[0]
+                if sidecar.format == "hdf5":
+                    self.unchecked.append(number)
         except DatasetError:
             self.bad.append(number)
             return
-        if not sidecar_path(path).is_file() or sidecar_path(path).read_bytes() != sidecar.encode():
-            self.sidecars[number] = sidecar
-        self.records[number] = record_of(path.name, sidecar, sidecar.crc32c)
+        crc = sidecar.crc32c if number in self.sidecars else stored_crc32c(path)
+        self.records[number] = record_of(path.name, sidecar, crc)
 
     def index(self) -> Index:
         """The index, with every shard."""

@@ -24,6 +24,7 @@ from seqprep.shards import (
     read_sidecar,
     record_of,
     sidecar_path,
+    stored_crc32c,
     verify_index,
     verify_record,
 )
@@ -62,7 +63,7 @@ def verify(
         progress: told after each shard how far it is.
 
     Raises:
-        DatasetError: there is no dataset, or the disk fails.
+        DatasetError: there is no dataset, or a file of it can't be opened.
         MismatchError: the source gives other batches than the dataset has.
         SourceError, ConfigError: the source can't be read.
     """
@@ -132,7 +133,7 @@ def _records_alone(folder: Path) -> tuple[list[ShardRecord], list[Fault]]:
         size = beside.stat().st_size if beside.is_file() else 0
         try:
             sidecar = read_sidecar(path)
-            records.append(record_of(path.name, sidecar, sidecar.crc32c))
+            records.append(record_of(path.name, sidecar, stored_crc32c(path)))
         except CorruptError:
             faults.append(Fault(file=beside.name, what="differ from their checksum", offset=0, size=size))
         except DatasetError:

@@ -10,7 +10,7 @@ from seqprep.shards.lock import LOCK_NAME, FolderLock, SharedLock
 from seqprep.shards.prediction import shard_bytes
 from seqprep.shards.reading import ShardReader
 from seqprep.shards.rebuilding import dataset_of, find_shards, rebuild_sidecar, shard_count
-from seqprep.shards.sidecar import NO_REGIONS, Sidecar, read_sections, read_sidecar, sidecar_path
+from seqprep.shards.sidecar import NO_REGIONS, Sidecar, read_sections, read_sidecar, sidecar_path, stored_crc32c
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
 from seqprep.shards.verification import Fault, verify_index, verify_record, verify_shard
@@ -48,6 +48,7 @@ __all__ = [
     "shard_count",
     "shard_name",
     "sidecar_path",
+    "stored_crc32c",
     "verify_index",
     "verify_record",
     "verify_shard",

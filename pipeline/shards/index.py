@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from seqprep.types import KeySpec
 
 INDEX_NAME = "index.json"
 VERSION = 1
+_RECORD = {of.name for of in fields(ShardRecord)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,8 +189,28 @@ def parse_index(text: bytes, path: Path) -> Index:
             raise ValueError("its checksum differs")
         _check_version(content, path)
         return _parse(content, content["statistics"]["sequences"], content["shards"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptError(f"{path}: the index is damaged ({error}); seqprep repair makes it again") from error
+
+
+def is_as_written(text: bytes, index: Index) -> bool:
+    """Whether an index holds, to the byte, what was written: what it says itself, and what a later seqprep has added.
+
+    Args:
+        text: the file's bytes.
+        index: what `parse_index` read in them.
+    """
+    content, known = json.loads(text), json.loads(index.encode())
+    return text == _written(content) and _holds(content, {**known, "crc32c": content["crc32c"]})
+
+
+def _holds(content: Any, known: Any) -> bool:
+    """Whether all that is known is there, whatever else is."""
+    if isinstance(known, dict) and isinstance(content, dict):
+        return all(name in content and _holds(content[name], value) for name, value in known.items())
+    if isinstance(known, list) and isinstance(content, list) and len(known) == len(content):
+        return all(map(_holds, content, known))
+    return bool(content == known)
 
 
 def parse_description(text: bytes, path: Path) -> Index:
@@ -210,7 +231,7 @@ def parse_description(text: bytes, path: Path) -> Index:
         content = json.loads(text)
         _check_version(content, path)
         return _parse(content, content["sequences"], [])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptError(f"{path}: doesn't say rightly what it is ({error}); the shard is damaged") from error
 
 
@@ -232,7 +253,7 @@ def _parse(content: Mapping[str, Any], sequences: int, shards: list[dict[str, An
         source=content["source"],
         keys=parse_keys(content["keys"]),
         sequences=sequences,
-        shards=tuple(ShardRecord(**shard) for shard in shards),
+        shards=tuple(ShardRecord(**{name: shard[name] for name in shard if name in _RECORD}) for shard in shards),
         compression=content.get("compression", "none"),
         codec=content.get("codec", ""),
         report=content.get("report", {}),

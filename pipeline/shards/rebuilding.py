@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqprep.errors import CorruptError
+from seqprep.errors import CorruptError, DatasetError
 from seqprep.files import read_exactly
 from seqprep.shards.checksum import checksum
 from seqprep.shards.hdf5 import SUFFIX as HDF5_SUFFIX
@@ -27,6 +27,9 @@ _LAYOUTS: Mapping[str, Callable[[Path], tuple[Sidecar, Index]]] = {
     TFRECORD_SUFFIX: tfrecord_layout,
 }
 
+
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError, RecursionError)
+"""What comes of bytes that are taken at their word and aren't ours."""
 
 _NAME = re.compile(r"shard-(\d{5,})-of-(\d{5,})\.[a-z0-9]+")
 
@@ -64,7 +67,18 @@ def dataset_of(path: Path) -> Index:
     Raises:
         CorruptError: the shard is damaged beyond understanding.
     """
-    return _LAYOUTS[path.suffix](path)[1]
+    return _layout(path)[1]
+
+
+def _layout(path: Path) -> tuple[Sidecar, Index]:
+    try:
+        return _LAYOUTS[path.suffix](path)
+    except _MALFORMED as error:
+        raise _not_whole(path, error) from error
+
+
+def _not_whole(path: Path, error: BaseException) -> CorruptError:
+    return CorruptError(f"{path}: isn't a whole shard: {error or type(error).__name__}; seqprep repair makes it again")
 
 
 def rebuild_sidecar(path: Path) -> tuple[Sidecar, Index]:
@@ -77,19 +91,36 @@ def rebuild_sidecar(path: Path) -> tuple[Sidecar, Index]:
         Its sidecar, and what it says of its dataset: an index without shards.
 
     Raises:
-        CorruptError: the shard is damaged beyond understanding.
-        DatasetError: it can't be read.
+        CorruptError: the shard is damaged beyond understanding, or the disk gives no bytes for a part of it.
+        DatasetError: it can't be opened, or is of a newer version.
     """
-    layout, about = _LAYOUTS[path.suffix](path)
+    layout, about = _layout(path)
     reader = ShardReader(path, layout)
-    crcs: dict[str, UInt32] = {key: np.zeros(len(layout.table.batch_rows), np.uint32) for key in layout.table.keys}
-    for batch in range(len(layout.table.batch_rows)):
-        for key, array in reader.batch(batch, verify=False).items():
-            crcs[key][batch] = checksum(array)
     try:
-        return describe_shard(reader.descriptor, replace(layout, crcs=crcs, pieces=_checked(layout, reader))), about
+        return _described(layout, reader), about
     except OSError as error:
         raise CorruptError(f"{path}: can't be read: {error.strerror}; check the disk") from error
+    except DatasetError as error:
+        if isinstance(error.__cause__, OSError):
+            raise CorruptError(str(error)) from error
+        raise
+    except _MALFORMED as error:
+        raise _not_whole(path, error) from error
+
+
+def _described(layout: Sidecar, reader: ShardReader) -> Sidecar:
+    """Adds the checksums, of all that is there."""
+    table = layout.table
+    if layout.pieces is None:  # an array of a size that was damaged is not even made room for
+        for key in table.keys:
+            sizes = table.array_bytes(key)
+            if (sizes < 0).any() or (layout.offsets[key] + sizes > reader.file_bytes).any():
+                raise ValueError(f"key {key!r} goes past its end")
+    crcs: dict[str, UInt32] = {key: np.zeros(len(table.batch_rows), np.uint32) for key in table.keys}
+    for batch in range(len(table.batch_rows)):
+        for key, array in reader.batch(batch, verify=False).items():
+            crcs[key][batch] = checksum(array)
+    return describe_shard(reader.descriptor, replace(layout, crcs=crcs, pieces=_checked(layout, reader)))
 
 
 def _checked(layout: Sidecar, reader: ShardReader) -> Pieces | None:

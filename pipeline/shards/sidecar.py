@@ -144,6 +144,22 @@ def sidecar_path(shard: Path) -> Path:
     return shard.with_suffix(".idx")
 
 
+def stored_crc32c(shard: Path) -> int:
+    """The checksum that ends the sidecar of a shard, as it stands there; one by a later seqprep may hold more than
+    `Sidecar` does.
+
+    Raises:
+        DatasetError: it can't be read.
+    """
+    path = sidecar_path(shard)
+    try:
+        return int.from_bytes(path.read_bytes()[-4:], "little")
+    except OSError as error:
+        raise DatasetError(
+            f"{path}: the sidecar can't be read: {error.strerror}; seqprep repair makes it again"
+        ) from error
+
+
 def read_sidecar(shard: Path, expected_crc: int | None = None) -> Sidecar:
     """Reads the sidecar of a shard.
 
@@ -237,9 +253,11 @@ def read_sections(shard: Path, wanted: Collection[str]) -> dict[str, Array]:
                     sections[name] = np.frombuffer(file.read(size), np.dtype(dtype), count).reshape(shape)
                 position += -(-size // 8) * 8
     except OSError as error:
-        raise DatasetError(f"{path}: the sidecar can't be read: {error.strerror}; make the dataset again") from error
-    except (ValueError, KeyError, TypeError, OverflowError, MemoryError) as error:
-        raise CorruptError(f"{path}: the sidecar is damaged ({error}); make the shard again") from error
+        raise DatasetError(
+            f"{path}: the sidecar can't be read: {error.strerror}; seqprep repair makes it again"
+        ) from error
+    except (ValueError, KeyError, TypeError, OverflowError, MemoryError, RecursionError) as error:
+        raise CorruptError(f"{path}: the sidecar is damaged ({error}); seqprep repair makes it again") from error
     return sections
 
 

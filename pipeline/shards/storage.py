@@ -141,12 +141,16 @@ class Storage:
             self.write(descriptor, [data], 0, partial)
             if sync:
                 self.commit(descriptor, partial, path)
-            else:
-                with _told(partial):
-                    self.system.rename(partial, path)
-                _quietly(lambda: self.system.close(descriptor))
+                return
         except BaseException:
             self.discard(descriptor, partial)
+            raise
+        try:
+            with _told(partial):  # some file systems say only now that they had no room
+                self.system.close(descriptor)
+                self.system.rename(partial, path)
+        except BaseException:
+            _quietly(lambda: self.system.unlink(partial))
             raise
 
     def sync_all(self) -> None:
@@ -200,6 +204,11 @@ _REMEDIES = {
     errno.EROFS: "the file system is read-only; choose another output",
     errno.ENOTDIR: "a part of the path is a file; choose another output",
     errno.EEXIST: "a file of that name stands in the way; choose another output",
+    errno.EFBIG: "the file system takes no file of that size; choose smaller shards (output.shard_size) or another output",
+    errno.EMFILE: "the process has too many files open; raise its limit (ulimit -n)",
+    errno.ENFILE: "the machine has too many files open; close some, or raise its limit (fs.file-max)",
+    errno.EMLINK: "the file has as many names as its file system allows; copy the shards first",
+    errno.ENAMETOOLONG: "the name is longer than the file system allows; choose a shorter one",
     errno.EXDEV: "it lies on another file system; choose an output on the same one",
 }
 

@@ -211,4 +211,4 @@ def describe_shard_of(description: bytes, table: ShardTable) -> bytes:
 
 def parse_numbers(text: bytes) -> dict[str, int]:
     """Reads what `describe_shard_of` added."""
-    return {name: int(value) for name, value in json.loads(text)["shard"].items()}
+    return {name: int(value) for name, value in json.loads(text)["shard"].items() if name in NUMBERS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from seqprep.errors import CorruptError, DatasetError
 from seqprep.files import read_exactly
 from seqprep.shards.checksum import checksum
-from seqprep.shards.index import INDEX_NAME, Index, parse_index
+from seqprep.shards.index import INDEX_NAME, Index, is_as_written, parse_index
 from seqprep.shards.reading import ShardReader
 from seqprep.shards.rebuilding import rebuild_sidecar
 from seqprep.shards.sidecar import Sidecar, read_sidecar, sidecar_path
@@ -50,6 +51,14 @@ class Fault:
 
 
 _DIFFER = "differ from their checksum"
+_UNREADABLE = (errno.EIO, errno.EBADMSG, errno.EILSEQ, errno.ENODATA, errno.EUCLEAN)
+"""What a disk or file system answers that has lost bytes; anything else says nothing of the file."""
+
+
+def _lost(error: BaseException | None) -> str:
+    """What a fault says of bytes that the disk has lost; empty if that isn't the error."""
+    lost = isinstance(error, OSError) and error.errno in _UNREADABLE
+    return f"can't be read: {error.strerror}" if lost and isinstance(error, OSError) else ""
 
 
 @dataclass(frozen=True)
@@ -90,13 +99,15 @@ def verify_index(folder: Path) -> tuple[Index | None, list[Fault]]:
     except FileNotFoundError:
         return None, [Fault(file=INDEX_NAME, what="are missing", offset=0, size=0)]
     except OSError as error:
+        if _lost(error):
+            return None, [Fault(file=INDEX_NAME, what=_lost(error), offset=0, size=path.stat().st_size)]
         raise DatasetError(f"{path}: can't be read: {error.strerror}; check the disk") from error
     whole = Fault(file=INDEX_NAME, what=_DIFFER, offset=0, size=len(text))
     try:
         index = parse_index(text, path)
     except CorruptError:
         return None, [whole]
-    return index, [] if index.encode() == text else [whole]
+    return index, [] if is_as_written(text, index) else [whole]
 
 
 def verify_record(folder: Path, record: ShardRecord) -> tuple[int, list[Fault]]:
@@ -106,7 +117,7 @@ def verify_record(folder: Path, record: ShardRecord) -> tuple[int, list[Fault]]:
         The bytes checked, and the faults found.
 
     Raises:
-        DatasetError: the disk fails, or something is of a newer version.
+        DatasetError: a file can't be opened, or is of a newer version.
     """
     path = folder / record.name
     checked, faults = _verify_pair(path, record)
@@ -121,8 +132,11 @@ def _verify_pair(path: Path, record: ShardRecord) -> tuple[int, list[Fault]]:
         return _verify_alone(path, record, Fault(file=beside.name, what="are missing", offset=0, size=0))
     try:
         sidecar = read_sidecar(path, record.sidecar_crc32c)
-    except CorruptError:
-        fault = Fault(file=beside.name, what=_DIFFER, offset=0, size=beside.stat().st_size)
+    except DatasetError as error:
+        what = _DIFFER if isinstance(error, CorruptError) else _lost(error.__cause__)
+        if not what:
+            raise
+        fault = Fault(file=beside.name, what=what, offset=0, size=beside.stat().st_size)
         return _verify_alone(path, record, fault)
     checked, faults = verify_shard(path, sidecar)
     if record_of(record.name, sidecar, record.sidecar_crc32c) != record:
@@ -166,14 +180,16 @@ def verify_shard(path: Path, sidecar: Sidecar) -> tuple[int, list[Fault]]:
         behind = _Stretch(sidecar.file_bytes, actual - sidecar.file_bytes, 0)
         faults.append(behind.fault(path, "stand behind the shard's end"))
     buffer = np.empty(_BLOCK_BYTES, np.uint8)
-    try:
-        for stretch in stretches:
-            if stretch.offset + stretch.size <= actual:
-                checked += stretch.size
+    for stretch in stretches:
+        if stretch.offset + stretch.size <= actual:
+            checked += stretch.size
+            try:
                 if _range_crc(reader.descriptor, stretch.offset, stretch.size, buffer) != stretch.crc:
                     faults.append(stretch.fault(path))
-    except OSError as error:
-        raise DatasetError(f"{path}: can't be read: {error.strerror}; check the disk") from error
+            except OSError as error:
+                if not _lost(error):
+                    raise DatasetError(f"{path}: can't be read: {error.strerror}; check the disk") from error
+                faults.append(stretch.fault(path, _lost(error)))
     if sidecar.pieces is not None and not faults:
         faults = _verify_decoded(reader, sidecar)
     return checked, faults

@@ -9,7 +9,9 @@ import pytest
 
 import seqprep
 from seqprep import repair, verify
+from seqprep.cli.main import main
 from seqprep.errors import CorruptError, MismatchError
+from seqprep.shards import Dataset
 
 from .small import content, corpus, make, small
 
@@ -63,3 +65,30 @@ def test_shards_of_two_datasets_are_told_apart(tmp_path: Path) -> None:
     for check in (verify, repair):
         with pytest.raises(CorruptError, match="holds shards of several datasets"):
             check(one)
+
+
+@pytest.mark.parametrize(("format", "unchecked"), [("hdf5", 1), ("tfrecord", 0)])
+def test_shards_taken_without_a_checksum_are_named(
+    tmp_path: Path, format: str, unchecked: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make(tmp_path / "out", format)
+    shard, whole = Dataset(folder).shard_path(1), content(folder)
+    shard.with_suffix(".idx").unlink()
+    assert repair(folder).unchecked == []  # the index has the sidecar's checksum
+    shard.with_suffix(".idx").unlink()
+    (folder / "index.json").unlink()
+    with pytest.raises(SystemExit, match="0"):
+        main(["repair", str(folder)])
+    told = capsys.readouterr().err
+    assert content(folder) == whole
+    assert told.count(f"taken without a checksum, for none was left: {shard.name}; ") == unchecked
+    assert ("--against-source" in told) == bool(unchecked)
+
+
+def test_a_damaged_index_beside_the_marker_of_its_run_is_made_again(tmp_path: Path) -> None:
+    folder = make(tmp_path / "out")
+    whole = content(folder)
+    (folder / "unfinished.json").write_text("{}")
+    (folder / "index.json").write_bytes(b"{")
+    assert repair(folder).index
+    assert content(folder) == whole

@@ -132,3 +132,30 @@ def test_an_error_names_path_cause_and_remedy(tmp_path: Path, error: int, remedy
     assert isinstance(caught.value.__cause__, OSError)
     with pytest.raises(OutputError, match="can't be removed"):
         FailingStorage(0, error).remove(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.EFBIG, "choose smaller shards"),
+        (errno.EMFILE, "ulimit -n"),
+        (errno.ENFILE, "fs.file-max"),
+        (errno.EMLINK, "as many names as its file system allows"),
+        (errno.ENAMETOOLONG, "choose a shorter one"),
+    ],
+)
+def test_errors_that_a_disk_is_not_to_blame_for_have_a_remedy_of_their_own(
+    tmp_path: Path, number: int, remedy: str
+) -> None:
+    with pytest.raises(OutputError, match=remedy):
+        FailingStorage(0, number).write_file(tmp_path / "file", b"data")
+
+
+def test_an_error_at_close_is_told_where_nothing_else_is_synced(tmp_path: Path) -> None:
+    storage = FailingStorage()
+    storage.write_file(tmp_path / "file", b"data", sync=False)
+    (tmp_path / "file").unlink()
+    storage = FailingStorage(storage.system.calls.index("close"), errno.EDQUOT)
+    with pytest.raises(OutputError, match="quota"):
+        storage.write_file(tmp_path / "file", b"data", sync=False)
+    assert list(tmp_path.iterdir()) == []

@@ -117,3 +117,31 @@ def test_a_shard_of_a_newer_version_is_refused(tmp_path: Path, format: str, monk
     with pytest.raises(DatasetError, match=r"version 2.*update seqprep") as caught:
         rebuild_sidecar(path)
     assert not isinstance(caught.value, CorruptError)
+
+
+@pytest.mark.parametrize("format", ["hdf5", "tfrecord"])
+def test_what_a_later_release_adds_within_the_version_is_neither_a_fault_nor_lost(tmp_path: Path, format: str) -> None:
+    path = write_dataset(tmp_path, SMALL, format)
+    write_sidecar(sidecar_path(path), {"remark": "later"})
+    crc = int.from_bytes(sidecar_path(path).read_bytes()[-4:], "little")
+    written = json.loads((tmp_path / "index.json").read_bytes())
+    record = written["shards"][0] | {"sidecar_crc32c": crc, "remark": "later"}
+    statistics = written["statistics"] | {"remark": "later"}
+    write_index(tmp_path / "index.json", {"shards": [record], "statistics": statistics, "remark": "later"})
+    whole = content(tmp_path)
+    assert verify(tmp_path).faults == []
+    repair(tmp_path)
+    assert content(tmp_path) == whole
+    (tmp_path / "index.json").write_bytes(whole["index.json"] + b" ")
+    assert [fault.file for fault in verify(tmp_path).faults] == ["index.json"]
+    (tmp_path / "index.json").unlink()
+    assert {fault.file for fault in verify(tmp_path).faults} == {"index.json"}
+    repair(tmp_path)
+    assert content(tmp_path)[sidecar_path(path).name] == whole[sidecar_path(path).name]
+    assert verify(tmp_path).faults == []
+
+
+def test_numbers_that_a_later_release_says_of_a_shard_are_passed_over(tmp_path: Path) -> None:
+    from seqprep.shards.table import parse_numbers
+
+    assert parse_numbers(b'{"shard": {"epoch": 2, "dropped_rows": 1, "later": 5}}') == {"epoch": 2, "dropped_rows": 1}
