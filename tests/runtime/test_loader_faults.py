@@ -5,6 +5,7 @@ interrupts. Each ends in an error that names the place, or in a clean end; never
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import shutil
 import signal
@@ -303,3 +304,29 @@ def test_sigterm(make_dataset: MakeDataset, source: str, handled: bool) -> None:
     child.send_signal(signal.SIGTERM)
     _, err = child.communicate(timeout=60)
     assert child.returncode == (7 if handled else -signal.SIGTERM), err
+
+
+# -- under stages --
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "torch", "jax"])
+@pytest.mark.parametrize("change", [delete, cut, flip, replace])
+def test_a_shard_that_changes_under_a_stage(tmp_path: Path, framework: str, change: Callable[[Path], None]) -> None:
+    pytest.importorskip(framework)
+    stage = importlib.import_module(f"seqprep.{framework}").stage
+    path = made(tmp_path / "out", "hdf5", "none")
+    shard = sorted(path.glob("*.h5"))[-1]
+    with Loader(path) as loader:
+        whole = len(loader)
+    with Loader(path, prefetch=1) as loader, stage(loader, depth=1) as staged:
+        iterator = iter(staged)
+        next(iterator)
+        change(shard)
+        given = 1
+        with pytest.raises(DatasetError, match=shard.name):  # noqa: PT012 - what comes before the error counts
+            for _ in iterator:
+                given += 1
+        assert given < whole
+        assert staged.state_dict()["position"] == given
+        assert next(iterator, None) is None
+        assert not wait_for_threads()
