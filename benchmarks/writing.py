@@ -157,7 +157,7 @@ def ways(folder: Path, name: str, workers: int) -> tuple[Way, Way]:
     """The way of this name, and the limit."""
     with Loader(folder / "batches") as loader:
         batches: Batches = [{key: batch[key].copy() for key in KEYS} for batch in loader]
-    size, part = array_bytes(batches), batches[: len(batches) // 10]
+    size, part = array_bytes(batches), batches
     out = folder / "out"
 
     def limit() -> tuple[int, float]:
@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--folder", default="/dev/shm", help="where to put the data; a memory file system by default")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--peers", action="store_true", help="measure the other tools too, on a tenth of the batches")
+    parser.add_argument("--peers", action="store_true", help="measure the other tools too")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
