@@ -17,13 +17,14 @@ from seqprep.errors import ConfigError, MismatchError
 from seqprep.execution import stitching
 from seqprep.execution.run import Progress
 from seqprep.execution.stitching import Gaps, Stitcher
-from seqprep.shards import Dataset, FlatHdf5Writer, FolderLock, Storage
+from seqprep.shards import LOCK_NAME, Dataset, FlatHdf5Writer, FolderLock, Storage, partial_path
 from seqprep.types import Array, KeySpec
 
 MANIFEST_NAME = "export.json"
 """Names the file of every tag; written last."""
 _STARTED_NAME = "export.unfinished"
 _HDF5_SUFFIXES = (".h5", ".hdf", ".hdf5")
+_OURS = re.compile(r"\d{8,}-[A-Za-z0-9._-]{1,100}\.npz(\.partial)?")
 Format = Literal["npz", "hdf5"]
 
 
@@ -68,6 +69,7 @@ def export(
         ConfigError: an argument is impossible.
         DatasetError: the dataset can't be used, its rows contradict each other, or there is a gap.
         MismatchError: the output exists, and `overwrite` is false.
+        BusyError: another run writes there.
         OutputError: the output can't be written.
     """
     dataset, path, storage = Dataset(source), Path(output), storage or Storage()
@@ -125,15 +127,16 @@ def _write_npz(
     about = json.dumps({"dataset": dataset.index.fingerprint, "keys": list(stitcher.keys)}).encode()
     started = folder / _STARTED_NAME
     goes_on = started.is_file() and started.read_bytes() == about
-    if not (overwrite or goes_on) and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if not (overwrite or goes_on) and folder.exists() and _holds_other(folder):
         raise MismatchError(f"{folder}: exists and isn't empty; choose another output, or add --overwrite")
     storage.make_folder(folder)
     with FolderLock(folder, storage):
+        old = _files_of_exports(folder)
         storage.write_file(started, about)
         storage.remove(folder / MANIFEST_NAME)
-        if not goes_on:
-            for old in sorted(folder.glob("[0-9]*-*.npz")):
-                storage.remove(old)
+        for path in old:
+            if not goes_on or path.suffix == ".partial":
+                storage.remove(path)
         files = {}
         for sequence in stitcher.sequences():
             name = f"{sequence.place:08d}-{re.sub(r'[^A-Za-z0-9._-]+', '_', sequence.tag)[:100]}.npz"
@@ -146,6 +149,24 @@ def _write_npz(
         text = json.dumps(manifest, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape")
         storage.write_file(folder / MANIFEST_NAME, text + b"\n")
         storage.remove(started)
+
+
+def _holds_other(folder: Path) -> bool:
+    """Whether there is more than an export leaves that was killed before it could say what it was."""
+    begun = {LOCK_NAME, partial_path(folder / _STARTED_NAME).name}
+    return not folder.is_dir() or any(path.name not in begun for path in folder.iterdir())
+
+
+def _files_of_exports(folder: Path) -> list[Path]:
+    """The files that exports have written, and no others: those of the manifest, and what an unfinished one has left."""
+    try:
+        listed = json.loads((folder / MANIFEST_NAME).read_bytes())["sequences"]
+        names = {str(entry["file"]) for entry in listed}
+    except (OSError, ValueError, LookupError, TypeError):
+        names = set()
+    if (folder / _STARTED_NAME).exists():
+        names |= {path.name for path in folder.iterdir()}
+    return [folder / name for name in sorted(names) if _OURS.fullmatch(name)]
 
 
 def _npz(sequence: stitching.Sequence) -> bytes:
@@ -173,7 +194,12 @@ def _write_flat(
         raise MismatchError(f"{path}: exists; choose another output, or add --overwrite")
     storage.make_folder(path.parent)
     lengths = {key: of[stitcher.present] for key, of in stitcher.lengths.items()}
-    writer = FlatHdf5Writer(path, keys, lengths, storage)
+    with FolderLock(path.parent, storage, path.name):
+        writer = FlatHdf5Writer(path, keys, lengths, storage)
+        _fill(writer, stitcher, told)
+
+
+def _fill(writer: FlatHdf5Writer, stitcher: Stitcher, told: Callable[[stitching.Sequence], None]) -> None:
     try:
         for sequence in stitcher.sequences():
             number = int(np.searchsorted(stitcher.present, sequence.place))

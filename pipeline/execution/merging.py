@@ -11,11 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seqprep.errors import ConfigError, MismatchError, OutputError
+from seqprep.errors import ConfigError, CorruptError, MismatchError, OutputError
 from seqprep.execution.resume import make_dataset
 from seqprep.execution.run import Summary, summarize
 from seqprep.execution.stored import MERGED
-from seqprep.shards import Dataset, Index, ShardRecord, SharedLock, Storage, shard_name, sidecar_path
+from seqprep.shards import (
+    INDEX_NAME,
+    Dataset,
+    Index,
+    ShardRecord,
+    SharedLock,
+    Storage,
+    shard_name,
+    sidecar_path,
+    stored_crc32c,
+)
 
 
 def merge(
@@ -42,7 +52,7 @@ def merge(
 
     Raises:
         ConfigError: there are fewer than two inputs, or one of them is the output.
-        MismatchError: they differ in keys, format or compression, or one is there twice; shows both sides.
+        MismatchError: they differ in keys, format, compression or packing, or one is there twice; shows both sides.
         DatasetError: an input can't be used.
         OutputError: the output can't be written, or lies on another file system.
     """
@@ -137,6 +147,7 @@ def _check(folder: Path, datasets: Sequence[Dataset]) -> None:
                     f"{dataset.path}: differs from {first.path} in its {what}:\n  {first.path}: {there}\n"
                     f"  {dataset.path}: {here}\n  make them equal first, by seqprep convert or by their configurations"
                 )
+        _check_sidecars(dataset)
 
 
 def _sides(one: Index, other: Index) -> list[tuple[str, Any, Any]]:
@@ -144,9 +155,26 @@ def _sides(one: Index, other: Index) -> list[tuple[str, Any, Any]]:
     return [
         ("format", one.format, other.format),
         ("compression", one.compression, other.compression),
+        ("rows", _rows(one), _rows(other)),
         ("keys", list(one.keys), list(other.keys)),
         *((f"key {name!r}", spec, other.keys.get(name)) for name, spec in one.keys.items()),
     ]
+
+
+def _rows(index: Index) -> str:
+    packed = any(shard.segments is not None for shard in index.shards)
+    return "packed with several sequences each" if packed else "of one sequence each"
+
+
+def _check_sidecars(dataset: Dataset) -> None:
+    """Looks whether each shard has the sidecar that the index names, by the checksum that ends it."""
+    for number, record in enumerate(dataset.index.shards):
+        path = dataset.shard_path(number)
+        if stored_crc32c(path) != record.sidecar_crc32c:
+            raise CorruptError(
+                f"{sidecar_path(path)}: isn't the sidecar that {INDEX_NAME} names; seqprep repair {path.parent} makes it "
+                "again"
+            )
 
 
 def _link(existing: Path, path: Path, storage: Storage) -> None:

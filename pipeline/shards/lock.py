@@ -69,17 +69,19 @@ class FolderLock:
     Args:
         folder: the output.
         storage: the file layer.
+        file: hold only the file of this name in the folder.
     """
 
-    def __init__(self, folder: Path, storage: Storage) -> None:
-        self._folder, self._path, self._storage = folder, folder / LOCK_NAME, storage
+    def __init__(self, folder: Path, storage: Storage, file: str = "") -> None:
+        self._folder, self._storage = folder / file, storage
+        self._path = folder / (f"{file}.lock" if file else LOCK_NAME)
         self._own = _Holder(socket.gethostname(), os.getpid(), secrets.token_hex(8))
         self._descriptor = -1
 
     @property
     def shared(self) -> SharedLock:
         """What the run's workers take."""
-        return SharedLock(self._folder, self._own.run)
+        return SharedLock(self._path.parent, self._own.run)
 
     def __enter__(self) -> FolderLock:
         """Takes the lock.

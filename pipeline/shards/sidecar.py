@@ -8,6 +8,7 @@ touches the shard only for its large arrays.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,7 +154,9 @@ def stored_crc32c(shard: Path) -> int:
     """
     path = sidecar_path(shard)
     try:
-        return int.from_bytes(path.read_bytes()[-4:], "little")
+        with path.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - 4, 0))
+            return int.from_bytes(file.read(), "little")
     except OSError as error:
         raise DatasetError(
             f"{path}: the sidecar can't be read: {error.strerror}; seqprep repair makes it again"

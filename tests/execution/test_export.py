@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from seqprep import convert, export, merge
-from seqprep.errors import ConfigError, DatasetError, MismatchError
-from seqprep.shards import Storage
+from seqprep.errors import BusyError, ConfigError, DatasetError, MismatchError
+from seqprep.shards import FolderLock, Storage
 from seqprep.sources import open_source
 from tests.shards.shards import KINDS
 
@@ -185,3 +185,41 @@ def test_an_export_goes_on_after_a_failure(tmp_path: Path) -> None:
     export(folder, tmp_path / "npz", storage=QUICK)
     assert content(tmp_path / "npz") == content(tmp_path / "model")
     assert os.listdir(tmp_path / "npz")
+
+
+def test_what_an_export_leaves_that_was_killed_is_no_hindrance_and_goes(tmp_path: Path) -> None:
+    folder, out = make(tmp_path / "out"), tmp_path / "npz"
+    out.mkdir()
+    for name in ("seqprep.lock", "export.unfinished.partial"):  # before it could say what it was
+        (out / name).write_bytes(b"")
+    export(folder, out, storage=QUICK)
+    whole = content(out)
+    (out / "export.unfinished").write_text("of something else")
+    (out / "00000099-later.npz.partial").write_bytes(b"cut off")
+    export(folder, out, overwrite=True, storage=QUICK)
+    assert content(out) == whole
+
+
+def test_only_files_of_exports_are_replaced(tmp_path: Path) -> None:
+    folder, out = make(tmp_path / "out"), tmp_path / "npz"
+    out.mkdir()
+    mine = [out / name for name in ("2024-run.npz", "20240101-run.npz", "1-.npz.partial")]
+    for path in mine:
+        path.write_bytes(b"keep me")
+    for _ in range(2):
+        export(folder, out, overwrite=True, storage=QUICK)
+        assert all(path.read_bytes() == b"keep me" for path in mine)
+
+
+def test_one_file_is_written_by_one_export_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, flat = make(tmp_path / "out"), tmp_path / "flat.h5"
+    monkeypatch.setattr("seqprep.shards.lock._ORPHANS_SECONDS", 0.0)
+    with (
+        FolderLock(tmp_path, QUICK, flat.name),
+        pytest.raises(BusyError, match=r"flat\.h5: another run is writing there"),
+    ):
+        export(folder, flat, storage=QUICK)
+    assert not flat.exists()
+    with FolderLock(tmp_path, QUICK, flat.name):
+        export(folder, tmp_path / "other.h5", storage=QUICK)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.h5", "out"]

@@ -9,7 +9,7 @@ import pytest
 
 import seqprep
 from seqprep import merge, repair, verify
-from seqprep.errors import ConfigError, DatasetError, MismatchError, OutputError
+from seqprep.errors import ConfigError, CorruptError, DatasetError, MismatchError, OutputError
 from seqprep.shards import Dataset
 from tests.shards.shards import KINDS
 
@@ -107,3 +107,24 @@ def test_another_file_system_needs_references(tmp_path: Path) -> None:
         merge(tmp_path / "out", inputs, storage=Elsewhere())
     merge(tmp_path / "out", inputs, refer=True, overwrite=True, storage=QUICK)
     assert verify(tmp_path / "out").faults == []
+
+
+def test_packed_rows_are_not_put_beside_others(tmp_path: Path) -> None:
+    one = make(tmp_path / "one")
+    two = make(tmp_path / "two", batch={"max_frames": 60, "pack": True, "row_frames": 60})
+    assert Dataset(two).index.shards[0].segments is not None
+    with pytest.raises(MismatchError, match=r"differs from .* in its rows"):
+        merge(tmp_path / "out", [one, two], storage=QUICK)
+
+
+@pytest.mark.parametrize("refer", [False, True])
+def test_a_sidecar_that_is_lost_or_of_another_shard_is_refused(tmp_path: Path, refer: bool) -> None:
+    inputs = [make(tmp_path / f"in{seed}", order__seed=seed) for seed in range(2)]
+    first, second = sorted(inputs[1].glob("*.idx"))
+    shutil.copy(first, second)
+    with pytest.raises(CorruptError, match=r"isn't the sidecar that index\.json names; seqprep repair"):
+        merge(tmp_path / "out", inputs, refer=refer, storage=QUICK)
+    second.unlink()
+    with pytest.raises(DatasetError, match="the sidecar can't be read: No such file"):
+        merge(tmp_path / "out", inputs, refer=refer, storage=QUICK)
+    assert not (tmp_path / "out").exists()
