@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from seqprep.errors import ClosedError, ConfigError
-from seqprep.execution.resume import make_dataset
+from seqprep.execution.resume import bytes_there, finished_dataset, make_dataset
 from seqprep.execution.run import Progress, Summary, run_fingerprint, summarize
+from seqprep.execution.space import check_space
 from seqprep.execution.stored import CONVERTED, MERGED
 from seqprep.execution.task import finished_shard
 from seqprep.execution.threads import side_by_side
@@ -82,6 +83,9 @@ def convert(
         raise ConfigError(f"{folder}: is the input and the output; choose another output")
     expected = _index(dataset.index, format, compression, shard_bytes)
     conversion = _Conversion(dataset, folder, expected, _parts(dataset, shard_bytes), storage or Storage())
+    if expected.compression == "none" and finished_dataset(folder, expected, overwrite) is None:
+        sizes = (_batch_bytes(dataset.sidecar(shard).table).sum() for shard in range(len(dataset.index.shards)))
+        check_space({folder: int(sum(sizes)) - bytes_there(folder)})
 
     def make_shards(_: SharedLock) -> list[ShardRecord]:
         records: list[ShardRecord] = []

@@ -16,6 +16,7 @@ from seqprep.config import suggestion
 from seqprep.errors import ConfigError, MismatchError
 from seqprep.execution import stitching
 from seqprep.execution.run import Progress
+from seqprep.execution.space import bytes_of, check_space
 from seqprep.execution.stitching import Gaps, Stitcher
 from seqprep.shards import LOCK_NAME, Dataset, FlatHdf5Writer, FolderLock, Storage, partial_path
 from seqprep.types import Array, KeySpec
@@ -77,6 +78,8 @@ def export(
     if format is None:
         format = "hdf5" if path.suffix.lower() in _HDF5_SUFFIXES else "npz"
     stitcher = Stitcher(dataset, chosen, gaps)
+    there = [path, partial_path(path)] if format == "hdf5" else list(path.glob("*.npz*"))
+    check_space({path.parent if format == "hdf5" else path: _least_bytes(stitcher) - bytes_of(there)})
     told = _told(progress, len(stitcher.present))
     if format == "hdf5":
         _write_flat(stitcher, chosen, path, overwrite, storage, told)
@@ -84,6 +87,11 @@ def export(
         _write_npz(stitcher, dataset, path, overwrite, storage, told)
     frames = sum(int(lengths.sum()) for lengths in list(stitcher.lengths.values())[:1])
     return Export(path=path, format=format, sequences=len(stitcher.present), frames=frames)
+
+
+def _least_bytes(stitcher: Stitcher) -> int:
+    """Bytes that the arrays with time take at least."""
+    return sum(int(frames.sum()) * stitcher.keys[key].nbytes for key, frames in stitcher.lengths.items())
 
 
 def _chosen_keys(dataset: Dataset, keys: Sequence[str] | None) -> dict[str, KeySpec]:

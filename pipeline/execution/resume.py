@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seqprep.errors import DatasetError, MismatchError, OutputError
+from seqprep.execution.space import bytes_of
 from seqprep.shards import (
     INDEX_NAME,
     LOCK_NAME,
@@ -146,6 +147,11 @@ def tidy_folder(folder: Path, storage: Storage) -> None:
     if _leftovers(folder) or (folder / LOCK_NAME).exists():
         with contextlib.suppress(OutputError), FolderLock(folder, storage):
             remove_leftovers(folder, storage)
+
+
+def bytes_there(folder: Path) -> int:
+    """Bytes of what runs have written in a folder: another run keeps it, or replaces it."""
+    return bytes_of(_files_of_runs(folder)) if folder.is_dir() else 0
 
 
 def remove_leftovers(folder: Path, storage: Storage) -> None:

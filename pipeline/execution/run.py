@@ -16,7 +16,8 @@ from seqprep.errors import ConfigError
 from seqprep.execution.engines import engine_for
 from seqprep.execution.normalization import Normalizer
 from seqprep.execution.planning import SourcePlan, plan_source
-from seqprep.execution.resume import finished_dataset, make_dataset
+from seqprep.execution.resume import bytes_there, finished_dataset, make_dataset
+from seqprep.execution.space import check_space
 from seqprep.execution.task import Advance, Job, number_tasks
 from seqprep.planning import DatasetPlan
 from seqprep.shards import Index, ShardRecord, SharedLock, Storage, codec_release
@@ -85,7 +86,7 @@ def chunk(
     Raises:
         ConfigError: a setting is wrong.
         SourceError: the input can't be read.
-        OutputError: the output can't be written.
+        OutputError: the output can't be written, or its disk has too little room.
         MismatchError: the output folder holds something else.
         BusyError: another run writes in the output folder.
         CorruptError: the output folder holds this dataset, but damaged.
@@ -101,8 +102,9 @@ def chunk(
         for run in runs:
             for message in run.plan.report.warnings():
                 _log.warning("%s: %s", run.folder, message)
-        for run in runs:
-            finished_dataset(run.folder, run.index, overwrite)  # refuses before anything is made
+        missing = [run for run in runs if finished_dataset(run.folder, run.index, overwrite) is None]
+        plain = [run for run in missing if run.index.compression == "none"]
+        check_space({run.folder: run.plan.least_bytes - bytes_there(run.folder) for run in plain})
         advance = Total(sum(run.plan.rows for run in runs), progress)
         summaries = {}
         for run in runs:

@@ -74,6 +74,12 @@ class DatasetPlan:
         return sum(plan.rows for plan in self.passes)
 
     @property
+    def least_bytes(self) -> int:
+        """Bytes that the arrays of all shards have at least: those of the rows without padding, known without planning
+        any shard; 0 where `drop_last` is going to leave out some."""
+        return 0 if self.recipe.rules.batch.drop_last else sum(plan.row_bytes for plan in self.passes)
+
+    @property
     def sequences(self) -> int:
         """Sequences of a pass, those without a row included."""
         return self.passes[0].sequences

@@ -44,6 +44,8 @@ class GlobalPlan:
     """For each key with ragged axes, int64 [sequences, axes]."""
     report: CutReport
     """What cutting did."""
+    row_bytes: int
+    """Of all rows, context included and padding not."""
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
@@ -127,7 +129,8 @@ def make_plan(
     order = order[_partition(len(order), "sequences", rules)]
     _check_rows(cuts.count[order], named[rules.input.name][order], cutting, order, rules)
     shards = cut_shards(order, cuts, named, rules, _units(ragged))
-    return Plan(rules, epoch, named, classes, cuts.count, order, shards.place, shards.chunk, ragged, report)
+    place, chunk = shards.place, shards.chunk
+    return Plan(rules, epoch, named, classes, cuts.count, order, place, chunk, ragged, report, shards.row_bytes)
 
 
 def _units(sizes: Mapping[str, Int64]) -> dict[str, Int64]:
@@ -190,8 +193,9 @@ def _global_plan(
         row_bytes[some] = chunk_bytes(sequence, number, lengths, cuts, rules, units)
     order = hashing.order_of(hashes)
     order = order[_partition(rows, "rows", rules)]
-    bounds = cut_rows(row_bytes[order], rules)
-    return GlobalPlan(rules, epoch, lengths, classes, before, owner, order.astype(narrow), bounds, sizes, report)
+    row_bytes = row_bytes[order]
+    bounds, order, total = cut_rows(row_bytes, rules), order.astype(narrow), int(row_bytes.sum())
+    return GlobalPlan(rules, epoch, lengths, classes, before, owner, order, bounds, sizes, report, total)
 
 
 def _blocks(counts: Int64) -> Iterator[slice]:

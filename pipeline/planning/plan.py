@@ -174,6 +174,8 @@ class Plan:
     """For each key with ragged axes, int64 [sequences, axes]."""
     report: CutReport
     """What cutting did."""
+    row_bytes: int
+    """Of all rows, context included and padding not."""
 
     def __len__(self) -> int:
         return len(self.cut_place) - 1

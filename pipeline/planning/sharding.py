@@ -24,6 +24,8 @@ class ShardCuts:
     """int64 [shards + 1]: place in the order."""
     chunk: Int64
     """int64 [shards + 1]: number of the chunk in that sequence; 0 at a sequence's start."""
+    row_bytes: int
+    """Of all rows, context included and padding not."""
 
     def __len__(self) -> int:
         return len(self.place) - 1
@@ -56,7 +58,7 @@ def cut_shards(
     sizes[of_large] = chunk_bytes(order[place[of_large]], number[of_large], lengths, cuts, rules, units)
 
     starts = _greedy_starts(np.cumsum(sizes), rules.shard_bytes, forced=np.flatnonzero(of_large & (number == 0)))
-    return ShardCuts(np.append(place[starts], len(order)), np.append(number[starts], 0))
+    return ShardCuts(np.append(place[starts], len(order)), np.append(number[starts], 0), int(sizes.sum()))
 
 
 def cut_rows(sizes: Int64, rules: Rules) -> Int64:

@@ -35,7 +35,7 @@ def run(config: dict[str, Any], workers: int = 1, **environment: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("format", "compression"), [("hdf5", "none"), ("hdf5", "gzip"), ("tfrecord", "none")])
+@pytest.mark.parametrize(("format", "compression"), KINDS)
 def test_for_any_number_of_workers(tmp_path: Path, format: str, compression: str) -> None:
     changes = {"output__shard_size": 500, "output__compression": compression}
     whole = content(make(tmp_path / "one", format, compression, output__shard_size=500))

@@ -182,6 +182,55 @@ def test_few_flips_are_noticed(tmp_path: Path, format: str, compression: str) ->
     flip_many(tmp_path, format, compression, 100)
 
 
+def stretches_of_data(sidecar: Sidecar) -> list[tuple[int, int]]:
+    """Offset and bytes of every array (compressed: of every piece) in a shard."""
+    if sidecar.pieces is not None:
+        return list(zip(sidecar.pieces.offset.tolist(), sidecar.pieces.size.tolist(), strict=True))
+    return [
+        stretch
+        for key, offsets in sidecar.offsets.items()
+        for stretch in zip(offsets.tolist(), sidecar.table.array_bytes(key).tolist(), strict=True)
+    ]
+
+
+def flip_data(tmp_path: Path, format: str, compression: str, count: int) -> None:
+    """Random bits of arrays alone, one after the other: `verify` and the loader both say where."""
+    folder = dataset(tmp_path / "out", format, compression)
+    whole, batches = content(folder), read_all(folder)
+    opened = Dataset(folder)
+    stretches = [
+        (opened.shard_path(shard), *some) for shard in range(2) for some in stretches_of_data(opened.sidecar(shard))
+    ]
+    sizes = [size for _, _, size in stretches]
+    draw = random.Random(3)
+    for _ in range(count):
+        path, offset, size = draw.choices(stretches, sizes)[0]
+        place, bit = offset + draw.randrange(size), draw.randrange(8)
+        flip(path, place, bit)
+        assert_named(verify(folder, workers=1).faults, path.name, "batch ", place)
+        try:
+            assert read_all(folder) == batches
+        except CorruptError as error:
+            message = str(error)
+            assert path.name in message
+            assert "batch " in message
+        else:
+            assert compression != "none", (path.name, place, bit)  # a codec has bits of no effect
+        path.write_bytes(whole[path.name])
+    assert verify(folder).faults == []
+
+
+@pytest.mark.parametrize(("format", "compression"), KINDS)
+def test_few_flips_in_data_are_noticed(tmp_path: Path, format: str, compression: str) -> None:
+    flip_data(tmp_path, format, compression, 50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("format", "compression"), KINDS)
+def test_no_flip_in_data_goes_unnoticed(tmp_path: Path, format: str, compression: str) -> None:
+    flip_data(tmp_path, format, compression, 2000)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("format", "compression"), KINDS)
 def test_no_flip_goes_unnoticed(tmp_path: Path, format: str, compression: str) -> None:
