@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,7 +79,9 @@ def export(
     if format is None:
         format = "hdf5" if path.suffix.lower() in _HDF5_SUFFIXES else "npz"
     stitcher = Stitcher(dataset, chosen, gaps)
-    there = [path, partial_path(path)] if format == "hdf5" else list(path.glob("*.npz*"))
+    there = (
+        [path, partial_path(path)] if format == "hdf5" else (list(path.glob("*.npz*")) if os.path.isdir(path) else [])
+    )
     check_space({path.parent if format == "hdf5" else path: _least_bytes(stitcher) - bytes_of(there)})
     told = _told(progress, len(stitcher.present))
     if format == "hdf5":
@@ -134,8 +137,8 @@ def _write_npz(
     """Writes a file for each sequence, and last the manifest."""
     about = json.dumps({"dataset": dataset.index.fingerprint, "keys": list(stitcher.keys)}).encode()
     started = folder / _STARTED_NAME
-    goes_on = started.is_file() and started.read_bytes() == about
-    if not (overwrite or goes_on) and folder.exists() and _holds_other(folder):
+    goes_on = os.path.isfile(started) and started.read_bytes() == about
+    if not (overwrite or goes_on) and os.path.exists(folder) and _holds_other(folder):
         raise MismatchError(f"{folder}: exists and isn't empty; choose another output, or add --overwrite")
     storage.make_folder(folder)
     with FolderLock(folder, storage):
@@ -198,7 +201,7 @@ def _write_flat(
     told: Callable[[stitching.Sequence], None],
 ) -> None:
     """Writes one file, each sequence at its place."""
-    if path.exists() and not overwrite:
+    if os.path.exists(path) and not overwrite:
         raise MismatchError(f"{path}: exists; choose another output, or add --overwrite")
     storage.make_folder(path.parent)
     lengths = {key: of[stitcher.present] for key, of in stitcher.lengths.items()}

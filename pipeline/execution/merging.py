@@ -178,7 +178,7 @@ def _check_sidecars(dataset: Dataset) -> None:
 
 
 def _link(existing: Path, path: Path, storage: Storage) -> None:
-    if path.exists():
+    if os.path.exists(path):
         if path.samefile(existing):
             return
         storage.remove(path)

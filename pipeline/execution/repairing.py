@@ -85,7 +85,7 @@ def repair(
         SourceError: the source can't be read.
     """
     folder, storage = Path(path), storage or Storage()
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise DatasetError(f"{folder}: no such folder; check the path")
     index, faults = verify_index(folder)
     if (folder / MARKER_NAME).exists() and not (folder / INDEX_NAME).exists():

@@ -151,7 +151,7 @@ def tidy_folder(folder: Path, storage: Storage) -> None:
 
 def bytes_there(folder: Path) -> int:
     """Bytes of what runs have written in a folder: another run keeps it, or replaces it."""
-    return bytes_of(_files_of_runs(folder)) if folder.is_dir() else 0
+    return bytes_of(_files_of_runs(folder)) if os.path.isdir(folder) else 0  # also of a name that no file can have
 
 
 def remove_leftovers(folder: Path, storage: Storage) -> None:

@@ -84,7 +84,7 @@ def bench(
     timings: dict[str, list[float]] = {}
     firsts: dict[str, list[float]] = {}
     with ExitStack() as stack:
-        work: _Work = (_of_stream if Path(path).is_file() else _of_dataset)(path, options, max_bytes, staging, device)
+        work: _Work = (_of_stream if os.path.isfile(path) else _of_dataset)(path, options, max_bytes, staging, device)
         readers, batches, size, rows = work.readers, work.batches, work.bytes, work.rows
         limit = next(iter(readers))
         for name, reader in readers.items():

@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 import pytest
 
-from seqprep import convert, export, merge
-from seqprep.errors import BusyError, ConfigError, DatasetError, MismatchError
+from seqprep import convert, export, merge, repair
+from seqprep.errors import BusyError, ConfigError, DatasetError, MismatchError, OutputError
 from seqprep.shards import FolderLock, Storage
 from seqprep.sources import open_source
 from tests.shards.shards import KINDS
@@ -223,3 +223,12 @@ def test_one_file_is_written_by_one_export_at_a_time(tmp_path: Path, monkeypatch
     with FolderLock(tmp_path, QUICK, flat.name):
         export(folder, tmp_path / "other.h5", storage=QUICK)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.h5", "out"]
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + ".h5"])
+def test_a_name_that_no_file_can_have(tmp_path: Path, name: str) -> None:
+    made = make(tmp_path / "made")
+    with pytest.raises(OutputError, match="File name too long"):
+        export(made, tmp_path / name)
+    with pytest.raises(DatasetError, match="no such folder"):
+        repair(tmp_path / ("x" * 300))
