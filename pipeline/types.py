@@ -46,6 +46,11 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return dtype
 
 
+def plain_bytes(array: Array) -> UInt8:
+    """An array's bytes as files hold them, little-endian; uint8 [bytes], on the same memory if they lie so there."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
+
+
 class FrameRange(NamedTuple):
     """Frames start, start+1, …, stop−1 of one sequence."""
 

@@ -163,16 +163,18 @@ class ShardGatherer:
         """Fills one batch after the other, all sequences having been read; each is valid until the next is asked for."""
         buffers = {name: np.empty(self._most_bytes(name), np.uint8) for name in self._stored}
         bounds = self._plan.bounds.tolist()
-        dtypes = {name: numpy_dtype(spec.dtype) for name, spec in self._stored.items()}
         for first, last in self._alike():
-            places = {name: self._places_of(name, first, last) for name in self._stored}
+            most = max(bounds[batch + 1] - bounds[batch] for batch in range(first, last))
+            steps = []  # for each key: places of the run, and room for its largest batch
+            for name, spec in self._stored.items():
+                places = self._places_of(name, first, last)
+                shape = (len(places) if last == first + 1 else most, *places.shape[1:], *spec.unit_shape)
+                steps.append((name, places, np.ndarray(shape, numpy_dtype(spec.dtype), buffers[name])))
             for batch in range(first, last):
                 begin, end = bounds[batch] - bounds[first], bounds[batch + 1] - bounds[first]
                 arrays = {}
-                for name, spec in self._stored.items():
-                    own = places[name] if last == first + 1 else places[name][begin:end]
-                    out = buffers[name][: own.size * spec.nbytes].view(dtypes[name])
-                    out = out.reshape(*own.shape, *spec.unit_shape)
+                for name, places, room in steps:
+                    own, out = (places, room) if last == first + 1 else (places[begin:end], room[: end - begin])
                     self._take(name, own, out)
                     arrays[name] = out
                 yield arrays

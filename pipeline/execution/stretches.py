@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -65,6 +66,8 @@ class Stretches:
         self.offset = np.append(needed.offset, 0)
         """int64 [sequences + 1]: where frame 0 of each would lie; empty rows have the owner behind the last, and no frame."""
         self._convert = source.keys[rule.name].dtype != spec.dtype or normalizer is not None
+        whole = (needed.start == 0) & (stop == held) & (begin < end) & (middle == end)
+        self._whole = whole & (not self._convert and not spec.ragged and hasattr(source, "read_together"))
 
     def read(self, places: Int64) -> None:
         """Reads the stretches of some sequences of the shard; from several threads, if of different ones.
@@ -72,9 +75,22 @@ class Stretches:
         Raises:
             SourceError: a sequence can't be read, or holds a value that the stored dtype can't.
         """
+        table, whole = self._table[places], self._whole[places]
+        behind = whole[1:] & whole[:-1] & (table[1:, 0] == table[:-1, 0] + 1) & (table[1:, 3] == table[:-1, 5])
+        bounds = [0, *(np.flatnonzero(~behind) + 1).tolist(), len(places)]
+        for first, last in pairwise(bounds):
+            if last <= first + 1 or not self._read_together(table[first:last]):
+                self._read_each(places[first:last].tolist(), table[first:last].tolist())
+
+    def _read_together(self, table: Int64) -> bool:
+        """Reads whole sequences that stand one behind the other in the source and here; False if it can't be done."""
+        sequence, begin, last, end = int(table[0, 0]), int(table[0, 3]), int(table[-1, 0]), int(table[-1, 5])
+        together: bool = self._source.read_together(self._rule.name, sequence, last + 1, self.flat[begin:end])  # type: ignore[attr-defined]
+        return together
+
+    def _read_each(self, places: list[int], table: list[list[int]]) -> None:
         flat, spec, source, name = self.flat, self._spec, self._source, self._rule.name
-        table = zip(places.tolist(), self._table[places].tolist(), strict=True)
-        for place, (sequence, first, last, begin, middle, end) in table:
+        for place, (sequence, first, last, begin, middle, end) in zip(places, table, strict=True):
             if end > middle:
                 flat[middle:end] = flat[PAD_PLACE]
             if last == first:

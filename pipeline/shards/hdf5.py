@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from seqprep.shards.checksum import checksum
-from seqprep.shards.hdf5_file import Skeleton, create_dataset, new_file, plain_bytes
+from seqprep.checksum import crc32c
+from seqprep.shards.hdf5_file import Skeleton, create_dataset, new_file
 from seqprep.shards.sidecar import Pieces
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
-from seqprep.types import Array, Int64, UInt32, numpy_dtype
+from seqprep.types import Array, Int64, UInt32, numpy_dtype, plain_bytes
 
 SUFFIX = ".h5"
 
@@ -75,6 +75,7 @@ class Hdf5Writer:
     """
 
     pieces: Pieces | None = None
+    gaps: list[int] | None = None
 
     def __init__(self, path: Path, table: ShardTable, storage: Storage, description: bytes) -> None:
         self.partial = partial_path(path)
@@ -110,7 +111,7 @@ class Hdf5Writer:
         """
         for key, array in arrays.items():
             flat = plain_bytes(array)
-            self.crcs[key][batch] = checksum(flat)
+            self.crcs[key][batch] = crc32c(flat)
             self._storage.write(self.descriptor, [flat], int(self.offsets[key][batch]), self.partial)
 
     def finish(self) -> None:

@@ -16,12 +16,12 @@ import numpy as np
 from seqprep.shards.checksum import checksum
 from seqprep.shards.codecs import GZIP_LEVEL, ZSTD_LEVEL, codec_for
 from seqprep.shards.hdf5 import side_tables
-from seqprep.shards.hdf5_file import StorageFile, create_dataset, new_file, plain_bytes, write_chunk
+from seqprep.shards.hdf5_file import StorageFile, create_dataset, new_file, write_chunk
 from seqprep.shards.pieces import PieceList
 from seqprep.shards.sidecar import Pieces
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
-from seqprep.types import Array, Int64, UInt8, UInt32
+from seqprep.types import Array, Int64, UInt8, UInt32, plain_bytes
 
 _CHUNK_BYTES = 1 << 17
 _LEVELS = {"gzip": GZIP_LEVEL, "zstd": ZSTD_LEVEL}
@@ -124,6 +124,8 @@ class ChunkedHdf5Writer:
         offset = write_chunk(self._datasets[key], frame, encoded)
         self._target.check()
         self._list.note(encoded, offset, size)
+
+    gaps: list[int] | None = None
 
     @property
     def pieces(self) -> Pieces:

@@ -7,22 +7,21 @@ record format is that of tensorflow/core/lib/io/record_writer.h.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from seqprep.errors import OutputError
-from seqprep.shards.checksum import checksum, masked
+from seqprep.shards.checksum import crc32c, masked
 from seqprep.shards.codecs import codec_for
 from seqprep.shards.pieces import PieceList
 from seqprep.shards.sidecar import Pieces
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
-from seqprep.types import TENSOR_DTYPES, Array, Int64, Tags, UInt32
+from seqprep.types import TENSOR_DTYPES, Array, Int64, Tags, UInt32, plain_bytes
 
 SUFFIX = ".tfrecord"
 MAX_RECORD_BYTES = (1 << 31) - 1
@@ -30,6 +29,7 @@ MAX_RECORD_BYTES = (1 << 31) - 1
 
 TAGS, DESCRIPTION = "seq_tag", "seqprep"
 """Features that are lists of byte strings: each row's tag, and in the first record what the dataset is."""
+_FIELDS_AHEAD = 16
 
 
 @lru_cache(1 << 12)
@@ -80,9 +80,21 @@ def _listed(value: bytes) -> bytes:
     return b"\x0a" + _varint(len(value)) + value
 
 
-def _encoded(tags: Tags) -> Iterator[bytes]:
-    raw, ends = tags.data.tobytes(), tags.ends.tolist()
-    return (raw[start:end] for start, end in pairwise([0, *ends]))
+def _listed_tags(tags: Tags) -> Tags:
+    """The same of all tags at once: the key of the entry, the size in groups of 7 bits, the lowest first, the tag."""
+    sizes = tags.sizes
+    groups = np.ones(len(sizes), np.int64)
+    for shift in range(7, 64, 7):
+        groups += sizes >> shift > 0
+    ends = np.cumsum(1 + groups + sizes)
+    starts = ends - sizes - groups - 1
+    data = np.full(int(ends[-1]) if len(ends) else 0, 0x0A, np.uint8)
+    for group in range(int(groups.max(initial=0))):
+        some = np.flatnonzero(groups > group)
+        more = np.where(groups[some] > group + 1, 0x80, 0)
+        data[starts[some] + 1 + group] = sizes[some] >> 7 * group & 0x7F | more
+    data[np.arange(len(tags.data)) + np.repeat(ends - tags.ends, sizes)] = tags.data
+    return Tags(data, ends)
 
 
 def _column(name: str, values: Array) -> tuple[str, str, tuple[int, ...], int, memoryview]:
@@ -136,7 +148,9 @@ class TfRecordWriter:
         self.crcs: dict[str, UInt32] = {key: np.zeros(batches, np.uint32) for key in table.keys}
         self._bounds: list[int] = table.bounds.tolist()
         self._columns = [_column(name, values) for name, values in table.fields.items()]
-        self._tags = Tags.of(_listed(tag) for tag in _encoded(table.tags))
+        self._tags = _listed_tags(table.tags)
+        self._fields_ahead: list[bytes] = []  # of the next batches, the next one last
+        self._gap, self._gaps = 0, list[int]()  # CRC of the bytes since the last array, and those of finished gaps
         self.descriptor = storage.open(self.partial)
 
     def write(self, batch: int, arrays: Mapping[str, Array]) -> None:
@@ -149,26 +163,43 @@ class TfRecordWriter:
         Raises:
             OutputError: the file can't be written, or the batch is larger than a record can be.
         """
-        parts: list[Any] = [self._fields(batch)]
-        size, placed = len(parts[0]), {}
+        framed: list[tuple[bytes, Array, int]] = []  # of each array: what stands in front of it, its bytes, their CRC
+        if not self._fields_ahead:  # for some batches at once, as long as the processor's cache holds what it takes
+            ahead = range(batch, min(batch + _FIELDS_AHEAD, len(self._bounds) - 1))
+            self._fields_ahead = [self._fields(number) for number in reversed(ahead)]
+        fields, places = self._fields_ahead.pop(), []
+        size = len(fields)
         for key, array in arrays.items():
-            flat = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
+            flat = plain_bytes(array)
             head = tensor_head(key, self._table.keys[key].dtype, array.shape, len(flat))
-            placed[key] = size + len(head)
-            self.crcs[key][batch] = checksum(flat)
-            parts += [head, flat]
+            places.append(size + len(head))
+            framed.append((head, flat, crc32c(flat)))
             size += len(head) + len(flat)
         features = _delimited(1, size)  # Example.features
         length = len(features) + size
         check_record(self.partial, batch, length)
         count = length.to_bytes(8, "little")
-        parts = [count, masked(checksum(count)).to_bytes(4, "little"), features, *parts]
-        crc = 0
-        for part in parts[2:]:
-            crc = checksum(part, crc)
-        parts.append(masked(crc).to_bytes(4, "little"))
-        for key, place in placed.items():
-            self.offsets[key][batch] = self._position + 12 + len(features) + place
+        front = count + masked(crc32c(count)).to_bytes(4, "little")
+        crc = masked(self._record_crc(front, features + fields, framed)).to_bytes(4, "little")
+        for key, place, (_, _, own) in zip(arrays, places, framed, strict=True):
+            self.offsets[key][batch] = self._position + len(front) + len(features) + place
+            self.crcs[key][batch] = own
+        self._gap = crc32c(crc, self._gap)
+        self._put([front, features, fields, *(part for head, flat, _ in framed for part in (head, flat)), crc])
+
+    def _record_crc(self, front: bytes, message: bytes, framed: Sequence[tuple[bytes, Array, int]]) -> int:
+        """CRC of a record's message; keeps those of the bytes between arrays."""
+        crc, gap = crc32c(message), crc32c(message, crc32c(front, self._gap))
+        for head, flat, _ in framed:
+            crc, gap = crc32c(flat, crc32c(head, crc)), crc32c(head, gap)
+            if len(flat):
+                self._gaps.append(gap)
+                gap = 0
+        self._gap = gap
+        return int(crc)
+
+    def _put(self, parts: Sequence[Any]) -> None:
+        """Writes a record behind those before."""
         if self._members is None:
             self._position += self._storage.write(self.descriptor, parts, self._position, self.partial)
         else:
@@ -176,6 +207,11 @@ class TfRecordWriter:
             self._storage.write(self.descriptor, [member], offset, self.partial)
             self._members.note(member, offset, sum(len(part) for part in parts))
             self._position = self._members.decoded_bytes
+
+    @property
+    def gaps(self) -> list[int] | None:
+        """CRCs of the bytes between arrays; None if these aren't in the file as they are."""
+        return [*self._gaps, self._gap] if self._members is None else None
 
     @property
     def pieces(self) -> Pieces | None:

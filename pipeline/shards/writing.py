@@ -40,6 +40,10 @@ class ShardWriter(Protocol):
     def pieces(self) -> Pieces | None:
         """Where the compressed stretches are."""
 
+    @property
+    def gaps(self) -> list[int] | None:
+        """CRCs of what lies between the arrays, where it came by on the way."""
+
     def finish(self) -> None:
         """Writes what is only known at the end; the descriptor stays open."""
 
@@ -156,17 +160,18 @@ def record_of_table(name: str, table: ShardTable, file_bytes: int, sidecar_crc32
 def _sidecar_of(writer: ShardWriter, format: str, table: ShardTable, fingerprint: str) -> Sidecar:
     sidecar = Sidecar(format, 0, fingerprint, table, writer.offsets, writer.crcs, NO_REGIONS, writer.pieces)
     try:
-        return describe_shard(writer.descriptor, sidecar)
+        return describe_shard(writer.descriptor, sidecar, writer.gaps)
     except OSError as error:
         raise OutputError(f"{writer.partial}: can't be read again: {error.strerror}; check the disk") from error
 
 
-def describe_shard(descriptor: int, sidecar: Sidecar) -> Sidecar:
-    """Completes a sidecar: the file's size, and what lies between the arrays (or pieces), read for its checksums.
+def describe_shard(descriptor: int, sidecar: Sidecar, crcs: list[int] | None = None) -> Sidecar:
+    """Completes a sidecar: the file's size, and the checksums of what lies between the arrays (or pieces).
 
     Args:
         descriptor: of the shard.
         sidecar: all but that.
+        crcs: the checksums; unless they are given, the file is read for them.
 
     Raises:
         OSError: the shard can't be read.
@@ -177,10 +182,13 @@ def describe_shard(descriptor: int, sidecar: Sidecar) -> Sidecar:
         offset, size = gaps({"": pieces.offset}, {"": pieces.size}, file_bytes)
     else:
         offset, size = gaps(sidecar.offsets, {key: table.array_bytes(key) for key in table.keys}, file_bytes)
-    crcs = []
-    for start, length in zip(offset.tolist(), size.tolist(), strict=True):
-        buffer = bytearray(length)
-        if read_exactly(descriptor, buffer, start) < length:
-            raise OSError(errno.EIO, "it has become shorter")
-        crcs.append(checksum(buffer))
+    if crcs is None:
+        crcs = [_checksum_of(descriptor, *stretch) for stretch in zip(offset.tolist(), size.tolist(), strict=True)]
     return replace(sidecar, file_bytes=file_bytes, regions=Regions(offset, size, np.array(crcs, np.uint32)))
+
+
+def _checksum_of(descriptor: int, offset: int, size: int) -> int:
+    buffer = bytearray(size)
+    if read_exactly(descriptor, buffer, offset) < size:
+        raise OSError(errno.EIO, "it has become shorter")
+    return checksum(buffer)

@@ -30,9 +30,11 @@ class Source(Protocol):
     * **Own errors**: everything that can go wrong with the input is raised as SourceError naming file, sequence and
       remedy; a wrong option as ConfigError.
 
-    Two more methods are needed only where they mean something, and asked for by `axis_sizes` and `frame_rates`:
-    `axis_sizes(key)` of a source with ragged axes (None in a key's shape) gives their sizes, int64 [sequences, axes];
-    `frame_rate(key)` gives a key's frames per second as an int or Fraction, or None, so that settings may be in seconds.
+    Three more methods are needed only where they mean something. `axis_sizes(key)` of a source with ragged axes (None in
+    a key's shape) gives their sizes, int64 [sequences, axes]. `frame_rate(key)` gives a key's frames per second as an int
+    or Fraction, or None, so that settings may be in seconds. `read_together(key, first, last, out)` reads all frames of
+    sequences `first` up to `last`, of a key without ragged axes, one behind the other into `out` and gives True; or
+    gives False, whatever the reason, and they are read one by one.
     """
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ import pytest
 from seqprep.sources import Source, open_source
 from seqprep.types import Array
 
-from .source_contract import LARGE_BYTES, MANY_FILES, SourceContract, Truth
+from .source_contract import LARGE_BYTES, MANY_FILES, SourceContract, Truth, assert_same
 
 TAGS = ("corpus/rec 0/über", "corpus/rec 0/b", "corpus/rec-1", "日本", "e f")
 LENGTHS = (31, 0, 7, 100, 1)
@@ -111,6 +112,19 @@ class OfLayout(SourceContract):
         values = self.values_of(lengths)
         self.make(tmp_path / "large.h5", list("abcd"), values)
         return lambda: self.open(tmp_path / "large.h5")
+
+    def test_neighbours_read_together_are_those_read_alone(self, source: Source, truth: Truth) -> None:
+        count = len(source.tags)
+        for key, spec in source.keys.items():
+            if not spec.has_time or spec.ragged:
+                continue
+            for first, last in combinations(range(count + 1), 2):
+                expected = np.concatenate(truth[key][first:last])
+                out = np.full_like(expected, 77)
+                if source.read_together(key, first, last, out):  # type: ignore[attr-defined]
+                    assert_same(out, expected)
+                else:
+                    assert (out == 77).all()
 
     def values_of(self, lengths: Sequence[int]) -> dict[str, list[Array]]:
         """Values of other lengths; at least 50 bytes a frame."""

@@ -11,6 +11,8 @@ import h5py
 import numpy as np
 import pytest
 
+from seqprep.errors import SourceError
+from seqprep.execution import chunk
 from seqprep.sources import Source
 from seqprep.types import Array
 
@@ -24,6 +26,29 @@ GZIP: dict[str, Any] = {"compression": "gzip", "shuffle": True, "fletcher32": Tr
 class TestFlat(OfLayout):
     def make(self, path: Path, tags: Sequence[str], truth: Truth) -> None:
         write_flat(path, tags, truth)
+
+    def test_neighbours_of_one_file_are_read_at_once(self, source: Any, truth: Truth) -> None:
+        whole = np.concatenate(truth["data"])
+        inside, beyond = np.empty_like(whole[:38]), np.empty_like(whole[38:])
+        assert source.read_together("data", 0, 3, inside)
+        assert inside.tobytes() == whole[:38].tobytes()
+        assert not source.read_together("data", 2, 5, beyond)  # the last two are in another file
+
+
+def test_a_file_cut_meanwhile_names_the_sequence_though_neighbours_are_read_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "cut.h5"
+    with h5py.File(path, "w") as file:
+        file["inputs"] = np.concatenate(arrays([400, 60, 70, 80])["data"])
+        file["seqLengths"], file["seqTags"] = np.array([[400], [60], [70], [80]], np.int32), list("abcd")
+        end = file["inputs"].id.get_offset() + file["inputs"].nbytes
+    config = {
+        "source": {"type": "hdf5", "path": str(path)},
+        "chunk": {"size": 10},
+        "batch": {"max_sequences": 4},
+        "output": {"path": str(tmp_path / "out"), "shard_size": "5KB"},
+    }
+    with pytest.raises(SourceError, match=r"cut\.h5: sequence 'c', key 'data' is cut off"):
+        chunk(config, progress=lambda _: os.truncate(path, end - 81 * 20))  # inside the third sequence
 
 
 class TestFlatCompressed(OfLayout):

@@ -82,6 +82,18 @@ class Rows:
             row, frame = divmod(first, self.row_frames)
             readers.handles.read(self.path, self.dataset, np.s_[row, frame : frame + len(out)], out)
 
+    def read_together(self, readers: Readers, first: int, lengths: Int64, out: Array) -> bool:
+        """Reads sequences of these lengths from `first` on, if they lie one behind the other; else gives False.
+
+        Raises:
+            OSError: the file is damaged.
+        """
+        begin = self.begin[first : first + len(lengths)]
+        if self.offset == THROUGH_H5PY or self.units is not None or (begin[1:] - begin[:-1] != lengths[:-1]).any():
+            return False
+        read_plain(readers.files, self.path, self.offset + int(begin[0]) * self._frame_bytes, out)
+        return True
+
 
 @dataclass(frozen=True, kw_only=True)
 class PerSequence:

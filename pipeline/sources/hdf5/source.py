@@ -12,7 +12,7 @@ import numpy as np
 from seqprep.errors import SourceError
 from seqprep.files import FileCache
 from seqprep.sources.fingerprint import fingerprint_of, short_hash
-from seqprep.sources.hdf5.columns import Content, Readers
+from seqprep.sources.hdf5.columns import Content, Readers, Rows
 from seqprep.sources.hdf5.files import FOREIGN_ERRORS, Handles, one_line
 from seqprep.sources.hdf5.layouts import describe_files
 from seqprep.sources.hdf5.options import Hdf5Options
@@ -101,6 +101,18 @@ class Hdf5Source:
         if out.nbytes:
             self._fill(key, sequence, place, start, out)
         return out
+
+    def read_together(self, key: str, first: int, last: int, out: Array) -> bool:
+        """Reads sequences that lie one behind the other by one range of the file's bytes; see `Source`."""
+        place = bisect_right(self._first, first) - 1
+        column, before = self._columns[key][place], self._first[place]
+        if last > self._first[place + 1] or not isinstance(column, Rows):
+            return False
+        lengths = self._lengths[key][first:last]
+        try:
+            return column.read_together(self._readers, first - before, lengths, out)
+        except OSError:
+            return False  # read alone, the sequence that can't be read says so
 
     def _fill(self, key: str, sequence: int, place: int, start: int, out: Array) -> None:
         try:
