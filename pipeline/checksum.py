@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import crc32c as package
 import numpy as np
-from crc32c import crc32c as crc32c  # the bare function, for loops in which every call counts
+
+crc32c: Callable[..., int] = package.crc32c
+"""The bare function, for loops in which every call counts: of a buffer of bytes, or of a uint8 array."""
 
 _MASK_DELTA = 0xA282EAD8
 
@@ -14,7 +18,7 @@ def checksum(data: Any, value: int = 0) -> int:
     """CRC32C of a C-contiguous buffer or array, carried on from `value`."""
     if isinstance(data, np.ndarray):
         data = data.reshape(-1).view(np.uint8)  # some dtypes (bool, float16, 0-dim) have no buffer format it takes
-    return int(crc32c(data, value))
+    return crc32c(data, value)
 
 
 def masked(value: int) -> int:

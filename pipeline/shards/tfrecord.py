@@ -196,7 +196,7 @@ class TfRecordWriter:
                 self._gaps.append(gap)
                 gap = 0
         self._gap = gap
-        return int(crc)
+        return crc
 
     def _put(self, parts: Sequence[Any]) -> None:
         """Writes a record behind those before."""
