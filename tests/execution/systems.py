@@ -109,8 +109,15 @@ class Disk:
         elif kind == "unlink":
             self.names.pop(rest[0])
             self.name_changes.append(("unlink", rest[0], None))
+        elif kind == "link":  # of a file elsewhere that is safe
+            self.names[rest[0]] = File(rest[1])
+            self.name_changes.append(("create", rest[0], None))
         elif kind == "sync_folder":
             self.safe_names, self.name_changes = dict(self.names), []
+        elif kind == "sync":
+            for name in self.names:
+                self.apply(("fsync", name))
+            self.apply(("sync_folder",))
 
     def after_power_loss(self, keep: Any) -> dict[str, bytes]:
         """What is there when power is back.
@@ -203,6 +210,13 @@ class JournalSystem:
     def unlink(self, path: Any) -> None:
         os.unlink(path)
         self.journal.append(("unlink", self._name(path)))
+
+    def link(self, existing: Any, path: Any) -> None:
+        os.link(existing, path)
+        self.journal.append(("link", self._name(path), Path(path).read_bytes()))
+
+    def sync(self) -> None:
+        self.journal.append(("sync",))
 
 
 class JournalStorage(Storage):
