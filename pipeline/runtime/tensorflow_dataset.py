@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqprep.config import suggestion
+from seqprep.config import shown, suggestion
 from seqprep.errors import ConfigError
 from seqprep.runtime.epochs import Epochs
 from seqprep.runtime.frameworks import import_framework
@@ -55,7 +55,7 @@ def dataset(
     """
     if inputs is None and targets is not None:
         raise ConfigError(
-            f"targets is {targets!r} but inputs isn't set; name both, or neither for a dict of all arrays"
+            f"targets is {shown(targets)} but inputs isn't set; name both, or neither for a dict of all arrays"
         )
     tf = import_framework("tensorflow")
     if isinstance(source, str | Path):

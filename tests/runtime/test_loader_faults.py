@@ -4,6 +4,7 @@ interrupts. Each ends in an error that names the place, or in a clean end; never
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -127,6 +128,40 @@ def test_a_sidecar_that_changes_before_it_is_read(tmp_path: Path) -> None:
         sidecar.write_bytes(content)
         with pytest.raises(CorruptError, match=f"{sidecar.name}.*repair"):
             list(loader)
+
+
+REFUSALS = [
+    (errno.ENOENT, "No such file or directory; seqprep repair makes it again"),
+    (errno.EMFILE, r"Too many open files; allow more open files \(ulimit -n\)"),
+    (errno.EACCES, "Permission denied; check who may read it"),
+    (errno.EIO, "Input/output error; check the disk"),
+]
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize(("number", "message"), REFUSALS)
+@pytest.mark.parametrize(("output_format", "compression"), KINDS)
+def test_a_shard_that_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output_format: str, compression: str, number: int, message: str,
+    threads: int,
+) -> None:  # fmt: skip
+    path = made(tmp_path / "out", output_format, compression)
+    shard = sorted(path.glob("shard-*.[ht]*"))[-1]
+    opens = os.open
+
+    def refuses(name: Any, *rest: Any, **options: Any) -> int:
+        if name == str(shard):
+            raise OSError(number, os.strerror(number), name)
+        return opens(name, *rest, **options)
+
+    with Loader(path, threads=threads) as loader:
+        monkeypatch.setattr(os, "open", refuses)
+        with pytest.raises(DatasetError, match=rf"{shard.name}: batch 0 can't be read: {message}"):
+            list(loader)
+        with pytest.raises(DatasetError, match=rf"{shard.name}: batch \d+ can't be read: {message}"):
+            loader.batch(-1)
+        monkeypatch.undo()
+        assert len(list(loader)) > 1  # goes on, once it can be opened
 
 
 # -- threads and consumers --
