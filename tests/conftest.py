@@ -1,6 +1,13 @@
+import gc
 from pathlib import Path
 
 import pytest
+
+
+def pytest_collection_finish() -> None:
+    """Spares garbage collections the millions of objects that the frameworks, imported by now, keep for good."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

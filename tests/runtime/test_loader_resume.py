@@ -23,9 +23,9 @@ SHUFFLES: list[Any] = [False, True, "shards", "window:3"]
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of 19 batches in 13 shards."""
+    """A dataset of 11 batches in 8 shards."""
     folder = tmp_path_factory.mktemp("resume")
-    return chunked(folder, 30)
+    return chunked(folder, 18)
 
 
 def chunked(folder: Path, sequences: int, **settings: Any) -> Path:

@@ -236,12 +236,12 @@ def test_another_iter_ends_the_first(stage: MakeStage) -> None:
 
 
 @needs_listing
-def test_a_hundred_stages_half_read_and_dropped(stage: MakeStage, make_dataset: MakeDataset) -> None:
+def test_many_stages_half_read_and_dropped(stage: MakeStage, make_dataset: MakeDataset) -> None:
     path = make_dataset(sequences=12)
     with Loader(path) as loader, stage(loader) as staged:
         list(staged)  # whatever a framework opens for good
     before = open_descriptors()
-    for number in range(100):
+    for number in range(40):
         loader = Loader(path)
         iterator = iter(stage(loader, depth=1 + number % 4))
         for _ in range(len(loader) // 2):
@@ -374,7 +374,7 @@ def test_closes_against_a_running_consumer(stage: MakeStage, make_dataset: MakeD
             assert ends == ["closed"] or staged.metrics().batches == len(loader)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", [pytest.param("tensorflow", marks=pytest.mark.slow), *FRAMEWORKS[1:]])
 def test_leaves_quietly_with_the_interpreter(make_dataset: MakeDataset, framework: str) -> None:
     pytest.importorskip(framework)
     script = (
