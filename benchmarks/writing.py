@@ -3,14 +3,17 @@
 The limit writes the batches' bytes by `pwrite` into fresh files of the same sizes and syncs them. What seqprep does in
 the same time: read the source, cut, gather, checksum, write, sync. The others get the finished batches in memory.
 
-    python benchmarks/writing.py [--folder /dev/shm] [--rounds 5] [--workers 1] [--peers]
+    python benchmarks/writing.py [--folder /dev/shm] [--rounds 5] [--workers 1] [--sequences 2000] [--peers]
 
-Opening the source and planning are timed apart. benchmarks/requirements.txt installs the other tools.
+Opening the source and planning are timed apart. With several workers, what it takes to start them is, too, and isn't
+counted: it is that of a run with next to nothing to do. The plain write by as many processes stands beside it.
+benchmarks/requirements.txt installs the other tools.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import shutil
 import tempfile
@@ -21,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpus import configuration, write_source
+from corpus import SEQUENCES, configuration, write_source
 from rounds import Way, measure_apart, report
 
 import seqprep
@@ -140,6 +143,42 @@ def fresh(folder: Path, run: Callable[[Path], object], size: int) -> tuple[int, 
         shutil.rmtree(folder)
 
 
+def plain_share(number: int, processes: int, folder: Path, shapes: list[tuple[tuple[int, ...], ...]]) -> float:
+    """One process's share of the plain write, of arrays that it has made beforehand; gives its seconds."""
+    arrays = {shape: np.ones(shape, np.float32) for shape in {shape for batch in shapes for shape in batch}}
+    batches = [{str(place): arrays[shape] for place, shape in enumerate(batch)} for batch in shapes[number::processes]]
+    own = folder / str(number)
+    own.mkdir(parents=True)
+    started = time.perf_counter()
+    plain(own, batches)
+    return time.perf_counter() - started
+
+
+def plain_by(pool: Any, processes: int, folder: Path, batches: Batches) -> tuple[int, float]:
+    """The plain write by several processes at once: the seconds of the slowest."""
+    shapes = [tuple(array.shape for array in batch.values()) for batch in batches]
+    try:
+        seconds = pool.starmap(plain_share, [(number, processes, folder, shapes) for number in range(processes)], 1)
+        return array_bytes(batches), max(seconds)
+    finally:
+        shutil.rmtree(folder)
+
+
+def starting(folder: Path, workers: int) -> float:
+    """Seconds to start workers: of a run with so little to do that it is nothing else. The median of three."""
+    if workers == 1:
+        return 0.0
+    seconds = []
+    write_source(folder / "small.hdf", 20 * workers)
+    for _ in range(3):
+        config = configuration(folder / "small.hdf", folder / "small", shard_size="1MB")
+        started = time.perf_counter()
+        seqprep.chunk(config, workers=workers)
+        seconds.append(time.perf_counter() - started)
+        shutil.rmtree(folder / "small")
+    return sorted(seconds)[1]
+
+
 def start_up(config: dict[str, Any]) -> float:
     """Seconds for opening the source and planning: the median of five."""
     seconds = []
@@ -165,8 +204,17 @@ def ways(folder: Path, name: str, workers: int) -> tuple[Way, Way]:
 
     if name in PEERS:
         return lambda: fresh(out, lambda place: PEERS[name](place, part), array_bytes(part)), limit
+    if name.startswith("plain"):
+        pool = multiprocessing.get_context("spawn").Pool(workers)
+        return lambda: plain_by(pool, workers, out, batches), limit
     config = configuration(folder / "source.hdf", out / "shards", name.split()[-1])
-    return lambda: fresh(out, lambda _: seqprep.chunk(config, workers=workers), size), limit
+    start = starting(folder, workers)
+
+    def run() -> tuple[int, float]:
+        done, seconds = fresh(out, lambda _: seqprep.chunk(config, workers=workers), size)
+        return done, seconds - start
+
+    return run, limit
 
 
 def main() -> None:
@@ -174,6 +222,7 @@ def main() -> None:
     parser.add_argument("--folder", default="/dev/shm", help="where to put the data; a memory file system by default")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--sequences", type=int, default=SEQUENCES)
     parser.add_argument("--peers", action="store_true", help="measure the other tools too")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -182,13 +231,18 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        write_source(folder / "source.hdf")
+        write_source(folder / "source.hdf", options.sequences)
         config = configuration(folder / "source.hdf", folder / "batches")
         made = seqprep.chunk(config, workers=1)
         print(f"{made.bytes / 1e6:.0f} MB, {made.rows:,} chunks, {options.workers} workers, {options.rounds} rounds")
-        names = ["seqprep hdf5", "seqprep tfrecord", *(PEERS if options.peers else ())]
+        names = ["seqprep hdf5", "seqprep tfrecord"]
+        if options.workers > 1:
+            names.append(f"plain write by {options.workers}")
+        names += PEERS if options.peers else ()
         measure_apart(__file__, folder, names, options.rounds, "--workers", str(options.workers))
         print(f"opening the source and planning, part of the above: {start_up(config) * 1e3:.0f} ms")
+        if options.workers > 1:
+            print(f"starting {options.workers} workers, taken off the above: {starting(folder, options.workers):.2f} s")
 
 
 if __name__ == "__main__":

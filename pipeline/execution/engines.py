@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Iterable, Iterator
@@ -64,7 +65,12 @@ class ProcessEngine:
                 advance(now[0] - seen[0], now[1] - seen[1])
                 seen[:] = now
 
-        executor = ProcessPoolExecutor(self._workers, context, _begin, (job, counters, stop))
+        # in memory that all share: what a process is given when it starts goes through a pipe of 64 kB, and the next one
+        # would only be started when this one has imported everything and reads it
+        pickled = pickle.dumps(job, pickle.HIGHEST_PROTOCOL)
+        shared = context.RawArray("B", len(pickled))
+        memoryview(shared).cast("B")[:] = pickled
+        executor = ProcessPoolExecutor(self._workers, context, _begin, (shared, counters, stop))
         waiting = iter(tasks)
         pending: set[Future[Finished]] = set()
         try:
@@ -94,10 +100,10 @@ class _Stopped(SeqprepError):
     """The run was ended from outside; seen by nobody."""
 
 
-def _begin(job: Job, counters: Any, stop: Any) -> None:
+def _begin(job: Any, counters: Any, stop: Any) -> None:
     """Prepares a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to handle; it stops us through `stop`
-    _worker.update(job=job, counters=counters, stop=stop)
+    _worker.update(job=pickle.loads(memoryview(job).cast("B")), counters=counters, stop=stop)
     threading.Thread(target=_end_with_parent, daemon=True, name="seqprep-parent-watch").start()
 
 
