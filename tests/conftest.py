@@ -2,6 +2,12 @@ import gc
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+from tests.examples import examples
+
+settings.register_profile("seqprep", max_examples=examples(100))
+settings.load_profile("seqprep")
 
 
 def pytest_collection_finish() -> None:

@@ -6,7 +6,7 @@ import operator
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from seqprep.config import shown
 from seqprep.errors import ConfigError
@@ -17,6 +17,7 @@ from seqprep.types import Int64
 
 Verify = Literal["always", "first", "never"]
 
+EVENS: tuple[str, ...] = get_args(Even)
 _MOST = 2**31 - 1
 _MOST_PREFETCHED = 2**16  # batches; each has a buffer
 
@@ -66,8 +67,8 @@ class LoaderOptions:
             raise ConfigError(
                 f"rank is {self.rank}: with world_size {self.world_size} it has to lie in [0, {self.world_size})"
             )
-        _check_choice("even", self.even, ("pad", "drop", "none"))
-        _check_choice("verify", self.verify, ("always", "first", "never"))
+        check_choice("even", self.even, EVENS)
+        check_choice("verify", self.verify, ("always", "first", "never"))
         if self.same_shape and self.even == "none":
             raise ConfigError(
                 "same_shape is set and even is 'none': the batches of a shape don't always divide by the ranks; "
@@ -139,6 +140,11 @@ def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return rank, world_size
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Checks that a value is one of those there are.
+
+    Raises:
+        ConfigError: it isn't.
+    """
     if value not in choices:
         raise ConfigError(f"{name} is {shown(value)}: it has to be {', '.join(choices[:-1])} or {choices[-1]}")

@@ -41,7 +41,7 @@ def dataset(
         source: a loader or stream; or the folder of a dataset in TFRecord shards.
         inputs: one name, for the bare tensor, or several, for a dict of tensors.
         targets: likewise.
-        options: `shuffle`, `seed`, `rank`, `world_size`, `pass_number`, `parallel`, of a folder alone.
+        options: `shuffle`, `seed`, `rank`, `world_size`, `even`, `pass_number`, `parallel`, of a folder alone.
 
     Returns:
         A dataset of `(inputs, targets)`; of `inputs` alone without targets; of a dict of all arrays if neither is

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import seqprep
 from seqprep import Loader
 from seqprep.errors import ConfigError, MismatchError
+from tests.examples import examples
 
 from .conftest import write_corpus
 from .resumable import assert_resumable, plain
@@ -89,7 +90,7 @@ def read_steps(path: Path, world_size: int, state: Any, steps: int | None, **set
     return [of[step] for step in range(longest) for of in got if step < len(of)], states[0]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(SHUFFLES), st.integers(1, 8), st.integers(1, 8), st.integers(0, 2), st.data())
 def test_any_world_size_goes_on_where_another_stopped(
     path: Path, shuffle: Any, before: int, after: int, epoch: int, data: st.DataObject
