@@ -1,10 +1,12 @@
 """What training meets of the loader: small batches, compressed shards, the first batch, and waiting under a step.
 
-    python benchmarks/runtime.py [--folder /dev/shm] [small] [compressed] [first] [staged]
+    python benchmarks/runtime.py [--folder /dev/shm] [small] [compressed] [first] [restored] [staged]
 
 - small: batches of 64 kB in a second, by one thread.
 - compressed: zstd and gzip, against the codec's own rate (decoding the same pieces in a loop) times the threads.
 - first: milliseconds from `Loader(path)` to its first batch; median of 20.
+- restored: milliseconds from `load_state_dict` to the next batch, at the start and at the end of epochs of 100,000 batches;
+  medians of 20 in turns, each with a loader opened anew.
 - staged: the share of an epoch in which the consumer is blocked because nothing is staged, under a step that lets go of
   the interpreter lock and lasts 1.2 times reading and staging, at least 500 µs.
 """
@@ -90,6 +92,40 @@ def first(folder: Path) -> None:
         )
 
 
+def restored(folder: Path) -> None:
+    source = {
+        "type": "synthetic",
+        "sequences": 2000,
+        "features": 4,
+        "min_frames": 500,
+        "mean_frames": 500,
+        "max_frames": 500,
+    }
+    path = seqprep.chunk(
+        {
+            "source": source,
+            "chunk": {"size": 10},
+            "batch": {"max_sequences": 1},
+            "output": {"path": str(folder / "many"), "shard_size": "1MB"},
+        }
+    ).path
+    for shuffle in (False, True):
+        seconds: dict[tuple[int, int], list[float]] = {}
+        for _ in range(20):
+            with Loader(path) as loader:
+                count = len(loader)
+            for epoch, position in ((0, 0), (0, count // 2), (0, count - 1), (1000, 0), (1000, count - 1)):
+                with Loader(path, shuffle=shuffle) as loader:
+                    state = loader.state_dict() | {"epoch": epoch, "position": position}
+                    started = time.perf_counter()
+                    loader.load_state_dict(state)
+                    next(iter(loader))
+                    seconds.setdefault((epoch, position), []).append(time.perf_counter() - started)
+        for (epoch, position), of in seconds.items():
+            print(f"restored, shuffle={shuffle}, epoch {epoch}, batch {position:,} of {count:,}: "
+                  f"{statistics.median(of) * 1e3:.1f} ms, at most {max(of) * 1e3:.1f}")  # fmt: skip
+
+
 def staged(folder: Path) -> None:
     path = dataset(folder, "hdf5")
     for framework, device in (("tensorflow", "/CPU:0"), ("torch", "cpu"), ("jax", None)):
@@ -125,7 +161,7 @@ def dataset(folder: Path, output_format: str) -> Path:
     return path
 
 
-PARTS = {"small": small, "compressed": compressed, "first": first, "staged": staged}
+PARTS = {"small": small, "compressed": compressed, "first": first, "restored": restored, "staged": staged}
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -27,6 +28,21 @@ def read_exactly(descriptor: int, buffer: Any, offset: int) -> int:
             break
         done += more
     return done
+
+
+def unreadable(error: OSError) -> str:
+    """Says why a file of a dataset can't be read, and what to do about it."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        remedy = "allow more open files (ulimit -n)"
+    elif error.errno in (errno.EACCES, errno.EPERM):
+        remedy = "check who may read it"
+    elif error.errno in (errno.ENOENT, errno.ENOTDIR):
+        remedy = "seqprep repair makes it again"
+    elif error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR):
+        remedy = "check the path"
+    else:
+        remedy = "check the disk"
+    return f"{error.strerror}; {remedy}"
 
 
 class OpenFile:

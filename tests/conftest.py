@@ -1,6 +1,19 @@
+import gc
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+from tests.examples import examples
+
+settings.register_profile("seqprep", max_examples=examples(100))
+settings.load_profile("seqprep")
+
+
+def pytest_collection_finish() -> None:
+    """Spares garbage collections the millions of objects that the frameworks, imported by now, keep for good."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

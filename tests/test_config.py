@@ -16,6 +16,7 @@ from seqprep.config.document import parse_document
 from seqprep.config.units import format_bytes, format_seconds, parse_bytes, parse_seconds
 from seqprep.config.validation import suggestion
 from seqprep.errors import ConfigError
+from tests.examples import examples
 
 BASE: dict[str, Any] = {
     "source": {"type": "hdf5", "path": "corpus/*.hdf"},
@@ -23,7 +24,7 @@ BASE: dict[str, Any] = {
     "output": {"path": "shards/train"},
 }
 REST = "source: {type: hdf5}\nbatch: {max_sequences: 4}\noutput: {path: out}\n"
-thorough = settings(max_examples=200, deadline=None)
+thorough = settings(max_examples=examples(200), deadline=None)
 
 
 def config(**sections: Any) -> Config:

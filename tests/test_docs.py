@@ -23,6 +23,7 @@ from seqprep.cli.main import main
 from seqprep.config import load_config
 from seqprep.sources.registry import BUILT_IN
 
+from .snippets import printed
 from .sources.formats import example, record
 from .sources.kaldi_files import binary, write_ark, write_table
 
@@ -56,6 +57,7 @@ def shell(command: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_main_job(checkout: Path) -> None:
     command = next(block for block in blocks("README.md", "sh") if "bench shards/synthetic" in block)
     installed = command.partition("&&")[2].partition("&&")[2]  # the environment is the one that runs this test
@@ -73,10 +75,7 @@ def test_the_other_commands(checkout: Path) -> None:
 
 def test_the_snippets_in_their_order(tmp_path: Path) -> None:
     code = "\n".join(block for block in blocks("README.md", "python") if can_run(block))
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"},
-                          capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "rows in" in done.stdout
+    assert "rows in" in printed(code, tmp_path)
 
 
 @pytest.mark.parametrize("format", ["hdf5", "tfrecord"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 import tomllib
@@ -38,6 +39,12 @@ def modules() -> list[tuple[str, Path]]:
     return found + [(f"cli/{path.relative_to(ROOT / 'cli').as_posix()}", path) for path in (ROOT / "cli").rglob("*.py")]
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def imports(tree: ast.AST) -> set[str]:
     found = set()
     for node in ast.walk(tree):
@@ -60,7 +67,7 @@ def test_imports_go_one_way(name: str, path: Path) -> None:
     own = name.split("/")[0].removesuffix(".py")
     if own in ("__init__", "__main__"):
         return
-    for imported in imports(ast.parse(path.read_text())):
+    for imported in imports(parsed(path)):
         assert imported.split(".")[0] not in ("pipeline", "cli"), imported
         parts = imported.split(".")
         if parts[0] == "seqprep" and len(parts) > 1 and parts[1] in LAYERS:
@@ -72,7 +79,7 @@ def test_imports_go_one_way(name: str, path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "path"), modules(), ids=lambda value: value if isinstance(value, str) else "")
 def test_heavy_packages_are_imported_where_they_belong_and_late(name: str, path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     for heavy, places in HEAVY.items():
         used = any(found.split(".")[0] == heavy for found in imports(tree))
         assert not used or any(name == place or name.startswith(f"{place}/") for place in places), (

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from .snippets import printed
+
 ROOT = Path(__file__).resolve().parents[1]
 HEADINGS = {
     "# Training": "dataset",
@@ -57,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("training")
     for name, code in programs().items():
         (made / f"example_{name}.py").write_text(code, encoding="utf-8")
-    run(made, "example_dataset.py")
+    printed(programs()["dataset"], made)
     return made
 
 
@@ -82,7 +84,7 @@ def test_workers(folder: Path) -> None:
 
 def test_without_python_in_the_loop(folder: Path) -> None:
     pytest.importorskip("tensorflow")
-    assert run(folder, "example_native.py") == "31 batches, less loss\n"
+    assert printed(programs()["native"], folder) == "31 batches, less loss\n"
 
 
 def test_several_devices(folder: Path) -> None:
@@ -91,4 +93,4 @@ def test_several_devices(folder: Path) -> None:
 
 
 def test_several_ranks(folder: Path) -> None:
-    assert run(folder, "example_ranks.py") == "pad [8, 8, 8, 8]\ndrop [7, 7, 7, 7]\nnone [8, 8, 8, 7]\n"
+    assert printed(programs()["ranks"], folder) == "pad [8, 8, 8, 8]\ndrop [7, 7, 7, 7]\nnone [8, 8, 8, 7]\n"

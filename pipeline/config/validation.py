@@ -112,7 +112,10 @@ def _describe(fault: ErrorDetails, model: type[Options], document: Document, at:
 
 def shown(value: Any) -> str:
     """Writes a value for a message; of a long one only its beginning."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python doesn't write integers of thousands of digits
+        return f"a number of some {int(value.bit_length() * 0.30103)} digits" if isinstance(value, int) else "?"
     return text if len(text) <= 200 else f"{text[:160]}… ({len(text)} characters)"
 
 

@@ -282,8 +282,12 @@ class _Staged:
         self._stage = self._staged(self._open)
 
     def _staged(self, stack: ExitStack) -> Any:
+        from seqprep.runtime.frameworks import import_framework, without_notes
         from seqprep.tensorflow import stage
 
+        if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "3":  # its notes aren't wanted, but begin before it knows
+            with without_notes():
+                import_framework("tensorflow")
         loader = stack.enter_context(self._opened())
         return stack.enter_context(stage(loader, device=self._device))
 

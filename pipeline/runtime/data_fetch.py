@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from seqprep.config import suggestion
+from seqprep.config import shown, suggestion
 from seqprep.errors import ConfigError, WorkerError
 from seqprep.runtime.data_metrics import WorkerCounters
 from seqprep.runtime.data_rows import Chunk
@@ -51,11 +51,11 @@ class Inputs:
         self._lock = threading.Lock()  # for what the first rows settle
         if not isinstance(columns, int | Sequence | Mapping) or isinstance(columns, str | bytes):
             raise ConfigError(
-                f"batch_columns is {columns!r}: give the number of an axis, a list of them, or {{name: axis}}"
+                f"batch_columns is {shown(columns)}: give the number of an axis, a list of them, or {{name: axis}}"
             )
         for column in _values(columns):
             if isinstance(column, bool) or not isinstance(column, int) or column < 0:
-                raise ConfigError(f"batch_columns has {column!r}: the number of an axis is 0 or more")
+                raise ConfigError(f"batch_columns has {shown(column)}: the number of an axis is 0 or more")
         if names is not None:
             self._settle_names(names)
         elif not isinstance(columns, Mapping | int):
@@ -64,7 +64,7 @@ class Inputs:
     def _settle_names(self, names: Sequence[str]) -> None:
         are_named = isinstance(names, Iterable) and not isinstance(names, str)
         if not are_named or not (names := list(names)) or not all(isinstance(name, str) for name in names):
-            raise ConfigError(f"inputs is {names!r}: give a list of at least one name")
+            raise ConfigError(f"inputs is {shown(names)}: give a list of at least one name")
         if len(set(names)) < len(names):
             raise ConfigError(f"inputs is {', '.join(names)}: a name is there twice")
         given = self._given_columns

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+from seqprep.config import shown
 from seqprep.errors import ConfigError
 
 log = logging.getLogger("seqprep.data_workers")
@@ -207,7 +208,7 @@ def checked_loggers(loggers: Any) -> tuple[Logger, ...]:
     """
     if not isinstance(loggers, Iterable) or isinstance(loggers, str | bytes | Mapping):
         raise ConfigError(
-            f"loggers is {loggers!r}: give a list of functions of a dict, or of objects with a method `log`"
+            f"loggers is {shown(loggers)}: give a list of functions of a dict, or of objects with a method `log`"
         )
     for logger in (given := tuple(loggers)):
         logger_function(logger)
@@ -222,5 +223,7 @@ def logger_function(logger: Any) -> Callable[[dict[str, float]], object]:
     """
     function = getattr(logger, "log", logger)
     if not callable(function):
-        raise ConfigError(f"loggers holds {logger!r}: give functions of a dict, or objects with such a method `log`")
+        raise ConfigError(
+            f"loggers holds {shown(logger)}: give functions of a dict, or objects with such a method `log`"
+        )
     return function  # type: ignore[no-any-return]

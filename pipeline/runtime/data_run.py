@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+from seqprep.config import shown
 from seqprep.errors import ClosedError, ConfigError, WorkerError
 from seqprep.runtime.data_exchange import Consumer, Exchange, Producer
 from seqprep.runtime.data_fetch import Fetch, Fetcher, Inputs
@@ -51,7 +52,7 @@ def check_functions(fetch: object, **others: object) -> None:
         {"fetch": fetch} | {name: other for name, other in others.items() if other is not None}
     ).items():
         if not callable(function):
-            raise ConfigError(f"{name} is {function!r}: it has to be a function")
+            raise ConfigError(f"{name} is {shown(function)}: it has to be a function")
 
 
 def waiting_time(name: str, seconds: Any) -> float:
@@ -61,7 +62,7 @@ def waiting_time(name: str, seconds: Any) -> float:
         ConfigError: it is none above 0.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, Real):
-        raise ConfigError(f"{name} is {seconds!r}: it has to be a number of seconds")
+        raise ConfigError(f"{name} is {shown(seconds)}: it has to be a number of seconds")
     number: Any = seconds
     if not number > 0:
         raise ConfigError(f"{name} is {seconds}: it has to be more than 0")

@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from seqprep.config import shown
 from seqprep.errors import ConfigError
 from seqprep.runtime.data_exchange import Consumer
 from seqprep.runtime.data_fetch import Columns, Fetch, Inputs
@@ -74,7 +75,7 @@ class DataWorkers:
         timeout_seconds: float | None = 600.0,
     ) -> None:
         if not isinstance(source, str):
-            raise ConfigError(f"source is {source!r}: it has to be a name")
+            raise ConfigError(f"source is {shown(source)}: it has to be a name")
         check_functions(fetch=fetch, init=init, worker_init=worker_init, shutdown=shutdown)
         job = Job(
             source=source,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from seqprep.config import shown
 from seqprep.errors import ConfigError, SeqprepError
 from seqprep.runtime.frameworks import import_framework, is_number
 from seqprep.runtime.protocol import BatchSource
@@ -156,10 +157,10 @@ def stage(
         name = str(target or jax.config.jax_default_device or jax.local_devices()[0])
     else:
         if device is not None:
-            raise ConfigError(f"device is {str(device)!r} and sharding is set: give one of them")
+            raise ConfigError(f"device is {shown(str(device))} and sharding is set: give one of them")
         target, name = sharding, str(sharding)
         if not isinstance(sharding, jax.sharding.Sharding):
-            raise ConfigError(f"sharding is {sharding!r}: it has to be a jax.sharding.Sharding")
+            raise ConfigError(f"sharding is {shown(sharding)}: it has to be a jax.sharding.Sharding")
         if not sharding.is_fully_addressable:
             raise ConfigError(
                 f"sharding is {sharding}: it has devices of other processes; stage on this process' own, each with its "
@@ -182,4 +183,4 @@ def _find_device(jax: Any, device: Any) -> Any:
         return devices[int(number or 0)]
     except (RuntimeError, ValueError, IndexError) as error:
         known = ", ".join(f"{found.platform}:{number}" for number, found in enumerate(jax.local_devices()))
-        raise ConfigError(f"device is {str(device)!r}, which isn't there; there are {known}") from error
+        raise ConfigError(f"device is {shown(str(device))}, which isn't there; there are {known}") from error

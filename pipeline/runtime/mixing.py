@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seqprep.config import shown
 from seqprep.errors import ClosedError, ConfigError
 from seqprep.runtime.mixed_order import Draws, MixIteration, Origin, State, encode
 from seqprep.runtime.options import whole_number
@@ -355,7 +356,7 @@ def mix(
     seed = whole_number("seed", seed)
     for number, (_, weight) in enumerate(sources):
         if not _is_positive(weight):
-            raise ConfigError(f"the weight of source {number} is {weight!r}: it has to be a positive number")
+            raise ConfigError(f"the weight of source {number} is {shown(weight)}: it has to be a positive number")
     if len({id(source) for source, _ in sources}) < len(sources):
         raise ConfigError("a source stands in the mix twice: add up its weights, or open it twice with different seeds")
     found = _folder_names([source for source, _ in sources]) if names is None else list(names)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from seqprep.config import shown
 from seqprep.errors import ConfigError
 from seqprep.runtime.order import Even, GlobalOrder, Shuffle, parse_shuffle
 from seqprep.runtime.reporting import OnMetrics, parse_on_metrics
@@ -15,6 +16,10 @@ from seqprep.runtime.row_order import RebatchOptions
 from seqprep.types import Int64
 
 Verify = Literal["always", "first", "never"]
+
+EVENS: tuple[str, ...] = get_args(Even)
+_MOST = 2**31 - 1
+_MOST_PREFETCHED = 2**16  # batches; each has a buffer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +56,19 @@ class LoaderOptions:
         )
 
     def __post_init__(self) -> None:
-        for name, least in (("seed", None), ("rank", 0), ("world_size", 1), ("prefetch", 1), ("threads", 0)):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
+        for name, least, most in (
+            ("seed", None, None), ("rank", 0, _MOST), ("world_size", 1, _MOST), ("prefetch", 1, _MOST_PREFETCHED),
+            ("threads", 0, _MOST),
+        ):  # fmt: skip
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), least, most))
+        if self.keys is not None and (isinstance(self.keys, str) or not isinstance(self.keys, Iterable)):
+            raise ConfigError(f"keys is {shown(self.keys)}: it has to be a list of names, such as ['data']")
         if self.rank >= self.world_size:
             raise ConfigError(
                 f"rank is {self.rank}: with world_size {self.world_size} it has to lie in [0, {self.world_size})"
             )
-        _check_choice("even", self.even, ("pad", "drop", "none"))
-        _check_choice("verify", self.verify, ("always", "first", "never"))
+        check_choice("even", self.even, EVENS)
+        check_choice("verify", self.verify, ("always", "first", "never"))
         if self.same_shape and self.even == "none":
             raise ConfigError(
                 "same_shape is set and even is 'none': the batches of a shape don't always divide by the ranks; "
@@ -96,18 +106,20 @@ class LoaderOptions:
         }
 
 
-def whole_number(name: str, value: Any, least: int | None = None) -> int:
+def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
     """Checks an integer of any library.
 
     Raises:
-        ConfigError: it is none, or less than `least`.
+        ConfigError: it is none, less than `least`, or more than `most`.
     """
     try:
         number = operator.index(value)
     except TypeError as error:
-        raise ConfigError(f"{name} is {value!r}: it has to be a whole number") from error
+        raise ConfigError(f"{name} is {shown(value)}: it has to be a whole number") from error
     if least is not None and number < least:
-        raise ConfigError(f"{name} is {number}: it has to be at least {least}")
+        raise ConfigError(f"{name} is {shown(number)}: it has to be at least {least}")
+    if most is not None and number > most:
+        raise ConfigError(f"{name} is {shown(number)}: it has to be at most {most}")
     return number
 
 
@@ -121,13 +133,18 @@ def rank_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
             return int(told[0]), int(told[1])
         except ValueError as error:
             raise ConfigError(
-                f"RANK and WORLD_SIZE are {told[0]!r} and {told[1]!r}: they have to be whole numbers"
+                f"RANK and WORLD_SIZE are {shown(told[0])} and {shown(told[1])}: they have to be whole numbers"
             ) from error
     if rank is None or world_size is None:
-        raise ConfigError(f"rank is {rank} and world_size is {world_size}: give both or none")
+        raise ConfigError(f"rank is {shown(rank)} and world_size is {shown(world_size)}: give both or none")
     return rank, world_size
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Checks that a value is one of those there are.
+
+    Raises:
+        ConfigError: it isn't.
+    """
     if value not in choices:
-        raise ConfigError(f"{name} is {value!r}: it has to be {', '.join(choices[:-1])} or {choices[-1]}")
+        raise ConfigError(f"{name} is {shown(value)}: it has to be {', '.join(choices[:-1])} or {choices[-1]}")

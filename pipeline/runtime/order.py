@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from seqprep import hashing
+from seqprep.config import shown
 from seqprep.errors import ConfigError
 from seqprep.lazy import cached_property
 from seqprep.runtime.positions import Steps
@@ -18,6 +19,7 @@ Even = Literal["pad", "drop", "none"]
 Shuffle = bool | str
 """False, True or "global", "shards", or "window:N"."""
 
+_MOST_DIGITS = 18  # of window:N
 _BATCHES, _SHARDS = 3, 4  # what a draw is for; part of its key
 
 
@@ -32,9 +34,9 @@ def parse_shuffle(shuffle: Any) -> Shuffle:
     if shuffle in ("global", "shards"):
         return str(shuffle)
     kind, _, count = str(shuffle).partition(":")
-    if kind != "window" or not count.isdecimal() or int(count) < 1:
+    if kind != "window" or not count.isdecimal() or len(count) > _MOST_DIGITS or int(count) < 1:
         raise ConfigError(
-            f"shuffle is {shuffle!r}: it has to be False, True, 'global', 'shards', or 'window:N' for N shards shuffled "
+            f"shuffle is {shown(shuffle)}: it has to be False, True, 'global', 'shards', or 'window:N' for N shards shuffled "
             "together, such as 'window:8'"
         )
     return "shards" if int(count) == 1 else f"window:{int(count)}"

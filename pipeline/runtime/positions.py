@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from seqprep.config import shown
 from seqprep.errors import ConfigError, MismatchError
 
 
@@ -64,6 +65,8 @@ def parse_state(state: Mapping[str, Any], identity: Mapping[str, Any], what: str
         MismatchError: it belongs to another dataset or order; shows both sides.
         ConfigError: it is no such state.
     """
+    if not isinstance(state, Mapping):
+        raise ConfigError(f"{what}: not a state of this: {shown(state)}; give what state_dict() returned")
     numbers = []
     for name in ("epoch", "position", *identity):
         if name not in state:
@@ -71,7 +74,9 @@ def parse_state(state: Mapping[str, Any], identity: Mapping[str, Any], what: str
         if name in ("epoch", "position"):
             value = state[name]
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ConfigError(f"{what}: not a state of this: {name} is {value!r}, where a number from 0 on belongs")
+                raise ConfigError(
+                    f"{what}: not a state of this: {name} is {shown(value)}, where a number from 0 on belongs"
+                )
             numbers.append(value)
     saved, own = _flat({name: state[name] for name in identity}), _flat(identity)
     differing = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
@@ -91,9 +96,13 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def _told(value: Any) -> str:
+    return str(value) if isinstance(value, str) and len(value) <= 100 else shown(value)
+
+
 def _mismatch(what: str, saved: Mapping[str, Any], own: Mapping[str, Any], differing: list[str]) -> str:
     width = max(map(len, differing))
-    lines = [f"  {name:{width}}  saved: {saved.get(name)}  now: {own.get(name)}" for name in differing]
+    lines = [f"  {name:{width}}  saved: {_told(saved.get(name))}  now: {_told(own.get(name))}" for name in differing]
     kind, remedy = "order", "open the loader as it was when the state was saved, or start afresh"
     if "fingerprint" in differing:
         kind = "dataset"

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from seqprep.config import suggestion
+from seqprep.config import shown, suggestion
 from seqprep.errors import ConfigError, CorruptError, DatasetError
-from seqprep.files import FileCache, read_exactly
+from seqprep.files import FileCache, read_exactly, unreadable
 from seqprep.runtime.opened import Entry, OpenedShard
 from seqprep.runtime.pool import Lease, aligned
 from seqprep.shards import Dataset, crc32c
@@ -120,7 +120,7 @@ class BatchReader:
         known = dataset.index.keys
         for name in keys or ():
             if name not in known:
-                raise ConfigError(f"{dataset.path}: holds no key {name!r}{suggestion(name, known)}")
+                raise ConfigError(f"{dataset.path}: holds no key {shown(name)}{suggestion(name, known)}")
         self.keys = tuple(name for name in known if keys is None or name in keys)
         self._dataset = dataset
         self._before: list[int] = dataset.batches_before().tolist()
@@ -153,10 +153,7 @@ class BatchReader:
             shard = self._shards.get(number)
             if shard is None:
                 path, sidecar = self._dataset.shard_path(number), self._dataset.sidecar(number)
-                try:
-                    shard = OpenedShard(path, sidecar, self.keys, self._may_hold, self._verify)
-                except OSError as error:
-                    raise DatasetError(f"{path}: the shard can't be read: {error.strerror}; check the disk") from error
+                shard = OpenedShard(path, sidecar, self.keys, self._may_hold, self._verify)
                 self._shards[number] = shard
                 self._account(shard, 1)
                 self.shards_opened += 1
@@ -181,7 +178,10 @@ class BatchReader:
             CorruptError: it ends too early, or a checksum differs; names shard, batch, key and bytes.
         """
         number = bisect_right(self._before, batch) - 1
-        shard = self._shards.get(number) or self._open(number)
+        try:
+            shard = self._shards.get(number) or self._open(number)
+        except OSError as error:
+            raise self._unreadable(batch, error) from error
         entry = shard.entries[batch - self._before[number]]
         ranges, array_bytes, block, memory_bytes, _, _, _, _, _ = entry
         fields = shard.blocks[block]
@@ -200,19 +200,21 @@ class BatchReader:
                 if preadv(file.descriptor, [target], offset) != size and (
                     read_exactly(file.descriptor, target, offset) != size
                 ):
-                    raise CorruptError(f"{_place(shard, entry, number)}: the shard ends before them; make it again")
+                    raise CorruptError(
+                        f"{_place(shard, entry, number)}: the shard ends before them; seqprep repair makes it again"
+                    )
                 if verify and crc32c(target) != crc:
                     raise CorruptError(
                         f"{_place(shard, entry, number)} differ from their checksum; "
                         "seqprep verify finds all such places"
                     )
         except OSError as error:
-            number = shard.entries.index(entry)
-            raise DatasetError(
-                f"{shard.path}: batch {number} can't be read: {error.strerror}; check the disk"
-            ) from error
+            raise self._unreadable(batch, error) from error
         memory[array_bytes : array_bytes + len(fields)] = fields
         return Batch(shard, entry, lease)
+
+    def _unreadable(self, batch: int, error: OSError) -> DatasetError:
+        return DatasetError(f"{self.describe(batch)} can't be read: {unreadable(error)}")
 
 
 def _place(shard: OpenedShard, entry: Entry, number: int) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from seqprep.config import shown
 from seqprep.errors import ConfigError
 
 log = logging.getLogger("seqprep.loader")
@@ -35,7 +36,7 @@ def parse_on_metrics(on_metrics: Any) -> OnMetrics | None:
         valid = False
     if not valid:
         raise ConfigError(
-            f"on_metrics is {on_metrics!r}: give a function of the metrics and the seconds between two calls, "
+            f"on_metrics is {shown(on_metrics)}: give a function of the metrics and the seconds between two calls, "
             "such as (print, 30)"
         )
     return function, float(seconds)

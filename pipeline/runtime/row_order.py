@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from seqprep import hashing
+from seqprep.config import shown
 from seqprep.errors import ConfigError
 from seqprep.runtime.order import Order
 from seqprep.types import Int64
@@ -34,7 +35,7 @@ class RebatchOptions:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"rebatch: {name} is {value!r}: it has to be a whole number of at least 1")
+                raise ConfigError(f"rebatch: {name} is {shown(value)}: it has to be a whole number of at least 1")
 
     @classmethod
     def parse(cls, value: Any) -> RebatchOptions | None:
@@ -47,7 +48,7 @@ class RebatchOptions:
             return value
         if not isinstance(value, Mapping) or set(value) != {"rows", "window"}:
             raise ConfigError(
-                f'rebatch is {value!r}: give {{"rows": R, "window": W}}, for batches of R rows, mixed from W batches'
+                f'rebatch is {shown(value)}: give {{"rows": R, "window": W}}, for batches of R rows, mixed from W batches'
             )
         return cls(**value)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, cast
 
+from seqprep.config import shown
 from seqprep.errors import ClosedError, ConfigError
 from seqprep.runtime.protocol import BatchSource, MeteredSource, ResumableSource
 from seqprep.runtime.staging_work import JOIN_SECONDS, Area, End, Staged, StageMetrics, Work
@@ -123,7 +124,7 @@ class Stage:
         if depth < 1:
             raise ConfigError(f"depth is {depth}: at least 1 batch has to be staged ahead")
         if isinstance(names, str):
-            raise ConfigError(f"names is {names!r}: it has to be a sequence of names, such as [{names!r}]")
+            raise ConfigError(f"names is {shown(names)}: it has to be a sequence of names, such as [{shown(names)}]")
         self._source, self._device, self._depth, self._area_of, self._names = source, device, depth, area_of, names
         self._counters = StageMetrics()
         self._work: Work | None = None  # not the iterator: an abandoned one has to be collected

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from seqprep.config import suggestion
+from seqprep.config import shown, suggestion
 from seqprep.errors import ConfigError
 from seqprep.types import Array, Int64
 
@@ -62,7 +62,7 @@ def stitch(
     """
     for name, value, choices in (("context", context, Context), ("overlap", overlap, Overlap)):
         if value not in choices.__args__:  # type: ignore[attr-defined]
-            raise ConfigError(f"{name} is {value!r}: it has to be {' or '.join(choices.__args__)}")  # type: ignore[attr-defined]
+            raise ConfigError(f"{name} is {shown(value)}: it has to be {' or '.join(choices.__args__)}")  # type: ignore[attr-defined]
     return _Stitcher(key, context, overlap, ordered, fill).run(pairs)
 
 

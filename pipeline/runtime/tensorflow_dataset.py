@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqprep.config import suggestion
+from seqprep.config import shown, suggestion
 from seqprep.errors import ConfigError
 from seqprep.runtime.epochs import Epochs
 from seqprep.runtime.frameworks import import_framework
@@ -41,7 +41,7 @@ def dataset(
         source: a loader or stream; or the folder of a dataset in TFRecord shards.
         inputs: one name, for the bare tensor, or several, for a dict of tensors.
         targets: likewise.
-        options: `shuffle`, `seed`, `rank`, `world_size`, `pass_number`, `parallel`, of a folder alone.
+        options: `shuffle`, `seed`, `rank`, `world_size`, `even`, `pass_number`, `parallel`, of a folder alone.
 
     Returns:
         A dataset of `(inputs, targets)`; of `inputs` alone without targets; of a dict of all arrays if neither is
@@ -55,7 +55,7 @@ def dataset(
     """
     if inputs is None and targets is not None:
         raise ConfigError(
-            f"targets is {targets!r} but inputs isn't set; name both, or neither for a dict of all arrays"
+            f"targets is {shown(targets)} but inputs isn't set; name both, or neither for a dict of all arrays"
         )
     tf = import_framework("tensorflow")
     if isinstance(source, str | Path):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from seqprep.errors import ConfigError
-from seqprep.runtime.options import rank_of, whole_number
+from seqprep.runtime.options import EVENS, check_choice, rank_of, whole_number
+from seqprep.runtime.order import Even
 from seqprep.shards import Dataset, ShardTable
 
 _BATCHES_MIXED = 64  # in the buffer of tf.data's shuffle
@@ -24,6 +25,7 @@ def records(
     seed: int | None = None,
     rank: int | None = None,
     world_size: int | None = None,
+    even: Even = "pad",
     pass_number: int = 0,
     parallel: int | None = None,
 ) -> tuple[Any, dict[str, Any]]:
@@ -39,8 +41,11 @@ def records(
         shuffle: read the shards in another order in each iteration, and mix 64 batches at a time; by tf.data.
         seed: of the shuffle; with tf.random.set_seed, which counts for tf.data, too.
         rank: which of `world_size` equal readers this is: it takes every `world_size`-th batch, the same ones whatever
-            the shuffle is, so that ranks need no common seed. Some may get one more than others.
+            the shuffle is, so that ranks need no common seed.
         world_size: how many there are.
+        even: what ranks do when the batches don't divide by them: `pad` (equal steps: a rank that has one batch less
+            takes one of its own twice), `drop` (equal steps: a rank that has one more leaves one out, with shuffle
+            another one in each iteration), `none` (every batch once, steps may differ by 1).
         pass_number: which pass over the input is read, of several that the dataset may hold; modulo their number.
         parallel: shards and batches worked on at a time; as tf.data likes unless told.
 
@@ -48,7 +53,8 @@ def records(
         The dataset, and a tf.TensorSpec for each name that a batch can have.
 
     Raises:
-        ConfigError: the shards aren't TFRecord, an option is impossible, or there is no batch for this rank.
+        ConfigError: the shards aren't TFRecord, an option is impossible, or there is no batch for this rank (with `pad`
+            there is, if there is any).
         DatasetError: the folder is no finished dataset.
     """
     stored = Dataset(path)
@@ -59,9 +65,19 @@ def records(
         )
     bounds, own = stored.pass_bounds(), whole_number("pass_number", pass_number, 0) % stored.index.epochs
     rank, world_size = rank_of(rank, world_size)
-    count = -(-(bounds[own + 1] - bounds[own] - rank) // world_size)
-    if count < 1:
-        raise ConfigError(f"{path}: has no batch for rank {rank} of {world_size}; use fewer ranks")
+    check_choice("even", even, EVENS)
+    if not 0 <= rank < world_size:
+        raise ConfigError(f"rank is {rank}: with world_size {world_size} it has to lie in [0, {world_size})")
+    batches = bounds[own + 1] - bounds[own]
+    steps = {"pad": -(-batches // world_size), "drop": batches // world_size}.get(
+        even, -(-(batches - rank) // world_size)
+    )
+    if steps < 1:
+        raise ConfigError(
+            f"{path}: has no batch for rank {rank} of {world_size} with even {even!r}; use fewer ranks, or set even to 'pad'"
+        )
+    if batches < world_size and even == "pad":  # one step, in which each rank takes one of them
+        rank, world_size = rank % batches, batches
     shards = [number for number, shard in enumerate(stored.index.shards) if shard.epoch == own]
     files = [str(stored.shard_path(number)) for number in shards]
     skipped = (rank + bounds[own] - stored.batches_before()[shards]) % world_size  # in front of each shard's first
@@ -80,8 +96,9 @@ def records(
         ).shuffle(_BATCHES_MIXED, seed, reshuffle_each_iteration=True)
     else:
         made = tf.data.TFRecordDataset(files, compression).shard(world_size, rank)
+    made = made.repeat(2 if even == "pad" else 1).take(steps)  # at most one more than a rank has
     made = made.map(lambda record: _parsed(tf, record, parsed), num_parallel_calls=parallel, deterministic=True)
-    return made.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2), specs
+    return made.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(2), specs
 
 
 def _specs(tf: Any, table: ShardTable) -> dict[str, Any]:

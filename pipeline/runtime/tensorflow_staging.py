@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from seqprep.config import shown
 from seqprep.errors import ConfigError
 from seqprep.runtime.frameworks import import_framework
 from seqprep.runtime.protocol import BatchSource
@@ -51,8 +52,8 @@ def _find_device(tf: Any, name: str) -> str:
             place = str(tf.zeros(()).device)
         asked, found = tf.DeviceSpec.from_string(name), tf.DeviceSpec.from_string(place)
     except (ValueError, RuntimeError, tf.errors.OpError) as error:
-        raise ConfigError(f"device is {name!r}: {error}; there are {known}") from error
+        raise ConfigError(f"device is {shown(name)}: {error}; there are {known}") from error
     for wanted, got in ((asked.device_type, found.device_type), (asked.device_index, found.device_index)):
         if wanted not in (None, got):
-            raise ConfigError(f"device is {name!r}, which isn't there; there are {known}")
+            raise ConfigError(f"device is {shown(name)}, which isn't there; there are {known}")
     return place

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from seqprep.config import shown
 from seqprep.errors import ConfigError
 from seqprep.runtime.frameworks import import_framework
 from seqprep.runtime.protocol import BatchSource
@@ -161,14 +162,14 @@ def _find_device(torch: Any, device: Any) -> Any:
         if found.type == "cuda":
             count = cuda.device_count() if cuda.is_available() else 0
             if not count:
-                raise ConfigError(f"device is {str(device)!r}, but this PyTorch finds no GPU; use 'cpu'")
+                raise ConfigError(f"device is {shown(str(device))}, but this PyTorch finds no GPU; use 'cpu'")
             found = torch.device("cuda", cuda.current_device() if found.index is None else found.index)
             if found.index >= count:
                 known = ", ".join(f"cuda:{number}" for number in range(count))
-                raise ConfigError(f"device is {str(device)!r}, which isn't there; there are {known}, cpu")
+                raise ConfigError(f"device is {shown(str(device))}, which isn't there; there are {known}, cpu")
         else:
             torch.empty(0, device=found)
     except (RuntimeError, TypeError, NotImplementedError, AssertionError, ImportError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ConfigError(f"device is {str(device)!r}: {reason}; such as 'cuda:0' or 'cpu'") from error
+        raise ConfigError(f"device is {shown(str(device))}: {reason}; such as 'cuda:0' or 'cpu'") from error
     return found

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from seqprep.errors import CorruptError, DatasetError
+from seqprep.files import unreadable
 from seqprep.shards.index import Index, read_index
 from seqprep.shards.sidecar import Sidecar, read_sidecar, sidecar_path
 from seqprep.types import Int64
@@ -34,9 +35,7 @@ class Dataset:
         try:
             size = (self.path / name).stat().st_size
         except OSError as error:
-            raise DatasetError(
-                f"{self.path / name}: the shard can't be opened: {error.strerror}; seqprep repair makes it again"
-            ) from error
+            raise DatasetError(f"{self.path / name}: the shard can't be opened: {unreadable(error)}") from error
         if size != expected:
             raise CorruptError(
                 f"{self.path / name}: the shard has {size} bytes where the index says {expected} "

@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from seqprep.config import shown
 from seqprep.errors import CorruptError, DatasetError, UnfinishedError
+from seqprep.files import unreadable
 from seqprep.shards.checksum import checksum
 from seqprep.shards.codecs import COMPRESSIONS
 from seqprep.shards.storage import Storage
@@ -168,7 +170,9 @@ def read_index(folder: Path) -> Index:
     except NotADirectoryError as error:
         raise DatasetError(f"{folder}: is a file; give the folder that seqprep chunk wrote") from error
     except OSError as error:
-        raise DatasetError(f"{path}: can't be read: {error.strerror}") from error
+        raise DatasetError(f"{path}: can't be read: {unreadable(error)}") from error
+    except ValueError as error:
+        raise DatasetError(f"{shown(str(folder))}: no folder can have this name: {error}") from error
     return parse_index(text, path)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from seqprep.errors import CorruptError, DatasetError
-from seqprep.files import OpenFile, read_exactly
+from seqprep.files import OpenFile, read_exactly, unreadable
 from seqprep.shards.checksum import checksum
 from seqprep.shards.decoding import Decoder
 from seqprep.shards.sidecar import Sidecar
@@ -64,9 +64,7 @@ class ShardReader:
                 for target, offset, crc, key in wanted:
                     self._read(target, offset, crc if verify else None, number, key)
         except OSError as error:
-            raise DatasetError(
-                f"{self.path}: batch {number} can't be read: {error.strerror}; check the disk"
-            ) from error
+            raise DatasetError(f"{self.path}: batch {number} can't be read: {unreadable(error)}") from error
         return arrays
 
     def _read(self, target: memoryview, offset: int, crc: int | None, number: int, key: str) -> None:
@@ -119,6 +117,4 @@ def open_shard(path: Path) -> OpenFile:
     try:
         return OpenFile(str(path))
     except OSError as error:
-        raise DatasetError(
-            f"{path}: the shard can't be opened: {error.strerror}; seqprep repair makes it again"
-        ) from error
+        raise DatasetError(f"{path}: the shard can't be opened: {unreadable(error)}") from error

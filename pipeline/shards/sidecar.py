@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from seqprep.errors import CorruptError, DatasetError
+from seqprep.files import unreadable
 from seqprep.lazy import cached_property
 from seqprep.shards.checksum import checksum
 from seqprep.shards.codecs import COMPRESSIONS
@@ -158,9 +159,7 @@ def stored_crc32c(shard: Path) -> int:
             file.seek(max(file.seek(0, os.SEEK_END) - 4, 0))
             return int.from_bytes(file.read(), "little")
     except OSError as error:
-        raise DatasetError(
-            f"{path}: the sidecar can't be read: {error.strerror}; seqprep repair makes it again"
-        ) from error
+        raise DatasetError(f"{path}: the sidecar can't be read: {unreadable(error)}") from error
 
 
 def read_sidecar(shard: Path, expected_crc: int | None = None) -> Sidecar:
@@ -178,9 +177,7 @@ def read_sidecar(shard: Path, expected_crc: int | None = None) -> Sidecar:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise DatasetError(
-            f"{path}: the sidecar can't be read: {error.strerror}; seqprep repair makes it again"
-        ) from error
+        raise DatasetError(f"{path}: the sidecar can't be read: {unreadable(error)}") from error
     stored = int.from_bytes(data[-4:], "little")
     if len(data) < 20 or data[:8] != MAGIC or checksum(memoryview(data)[:-4]) != stored:
         raise CorruptError(f"{path}: the sidecar is damaged (its checksum differs); seqprep repair makes it again")
@@ -256,9 +253,7 @@ def read_sections(shard: Path, wanted: Collection[str]) -> dict[str, Array]:
                     sections[name] = np.frombuffer(file.read(size), np.dtype(dtype), count).reshape(shape)
                 position += -(-size // 8) * 8
     except OSError as error:
-        raise DatasetError(
-            f"{path}: the sidecar can't be read: {error.strerror}; seqprep repair makes it again"
-        ) from error
+        raise DatasetError(f"{path}: the sidecar can't be read: {unreadable(error)}") from error
     except (ValueError, KeyError, TypeError, OverflowError, MemoryError, RecursionError) as error:
         raise CorruptError(f"{path}: the sidecar is damaged ({error}); seqprep repair makes it again") from error
     return sections

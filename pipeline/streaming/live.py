@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqprep.config import Config, Document, as_document, load_config, parse_bytes, suggestion
+from seqprep.config import Config, Document, as_document, load_config, parse_bytes, shown, suggestion
 from seqprep.errors import ConfigError
 from seqprep.execution import describe_run, no_batch, plan_source
 from seqprep.planning import WHOLE
@@ -121,7 +121,9 @@ def _part(config: Config, part: str | None) -> str:
         return WHOLE
     if part not in parts:
         place = config.document.where(("split",))
-        given = "isn't given" if part is None else f"is {part!r}, and there is no such part{suggestion(part, parts)}"
+        given = (
+            "isn't given" if part is None else f"is {shown(part)}, and there is no such part{suggestion(part, parts)}"
+        )
         remedy = f"give one of {', '.join(parts)}" if parts else "there is no split; leave it out, or set split"
         raise ConfigError(f"{place}: part {given}; {remedy}")
     return part
@@ -147,7 +149,7 @@ def _plan(config: Config, part: str, name: str, fresh: bool, most_bytes: int, op
             _log.warning("%s: %s", name, message)
         for key in options.keys or ():
             if key not in planned.stored:
-                raise ConfigError(f"{name}: there is no key {key!r}{suggestion(key, planned.stored)}")
+                raise ConfigError(f"{name}: there is no key {shown(key)}{suggestion(key, planned.stored)}")
         fingerprint = describe_run(config, planned, part).fingerprint
         return PlannedBatches(
             name,

@@ -1,4 +1,4 @@
-"""Flags of batches, order, passes and parts, through real processes."""
+"""Flags of batches, order, passes and parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seqprep.shards import Dataset
-from tests.cli.test_commands import run
+from tests.cli.test_commands import run, said
 
 SMALL = ["chunk", "synthetic", "--set", "source.sequences=50", "--max-frames", "3000", "--workers", "1"]
 
@@ -68,7 +68,7 @@ def test_a_warning_is_one_line_on_stderr(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
-    error = run(tmp_path, *SMALL[:2], "out", *SMALL[2:], *arguments, code=2).stderr
+    error = said(tmp_path, *SMALL[:2], "out", *SMALL[2:], *arguments, code=2).stderr
     assert error.startswith(f"seqprep: error: {message}")
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "out").exists()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import seqprep
 from seqprep import Loader
 from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags, numpy_dtype
+from tests.examples import examples
 
 from .small import QUICK
 
@@ -98,7 +99,9 @@ def batches(folder: Path) -> list[dict[str, Any]]:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     source=drawn(), rows=st.integers(1, 4), packed=st.booleans(), compression=st.sampled_from(["none", "gzip", "zstd"])

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 import seqprep
 from seqprep.types import Array
+from tests.examples import examples
 
 from .made_up import FILLING, PAD_VALUES, Case, KeySetting, Made, Row, cases, made, made_if_any, wavelike
 
-thorough = settings(max_examples=40, deadline=None)
+thorough = settings(max_examples=examples(40), deadline=None)
 
 
 def dataset(case: Case) -> Made:
@@ -58,7 +59,7 @@ def expected_frame(sequence: Array, position: int, pad: Any) -> Array:
 
 
 @given(cases() | cases(whole=False, pads=("drop", "clip"), layouts=False))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_rows_hold_their_core_and_the_neighbours_of_it(case: Case) -> None:
     for sequence, rows in dataset(case).rows():
         for name, row in rows.items():
@@ -171,7 +172,7 @@ def is_real(start: int, lengths: Mapping[str, int], case: Case) -> bool:
 
 
 @given(cases(whole=False, jitter=False) | cases(whole=False, jitter=False, pads=("drop", "zero"), layouts=False))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_rows_are_the_chunks_of_the_grid_less_what_is_counted(case: Case) -> None:
     found = dataset(case)
     cut, left_out = found.summary.report["cut"], found.summary.report["left_out"]
@@ -216,7 +217,7 @@ def test_whole_sequences_come_once_empty_ones_too(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_budgets_are_kept_padding_is_padding_and_its_frames_are_counted(case: Case) -> None:
     found, batch_settings = dataset(case), case.settings["batch"]
     padding = dict.fromkeys(case.keys, 0)
@@ -293,7 +294,7 @@ def test_what_is_packed_is_what_isnt(case: Case, frames: int) -> None:
 
 
 @given(cases(), st.integers(1, 8))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_partitions_are_disjoint_complete_and_even(case: Case, parts: int) -> None:
     case = case.changed(batch={"drop_last": False})
     whole = dataset(case)

@@ -47,8 +47,15 @@ def assert_equal(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None
             np.testing.assert_array_equal(a[name], b[name])
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("kind", KINDS)
+# Each kind from one format to the other and back, and in the longer run the other way, too.
+WAYS = [
+    pytest.param(kind, format, marks=pytest.mark.slow if (number + other) % 2 else ())
+    for number, kind in enumerate(KINDS)
+    for other, format in enumerate(FORMATS)
+]
+
+
+@pytest.mark.parametrize(("kind", "format"), WAYS)
 def test_nothing_is_lost(
     corpus: tuple[Path, Any],
     tmp_path: Path,

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from seqprep.errors import SourceError
 from seqprep.planning import KeyRule, Rules, align_lengths, expected_lengths
 from seqprep.types import Tags
+from tests.examples import examples
 from tests.planning import reference
 from tests.planning.reference import Case, cases
 
-thorough = settings(max_examples=100, deadline=None)
+thorough = settings(max_examples=examples(100), deadline=None)
 
 
 def aligned(lengths: dict[str, list[int]], *others: KeyRule) -> tuple[dict[str, list[int]], list[bool], dict[str, Any]]:
@@ -122,7 +123,7 @@ def test_any_other_length_is_refused(case: Case, data: st.DataObject) -> None:
 
 
 @given(misfitting())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_lengths_are_brought_together_as_the_rules_say(case: tuple[Rules, dict[str, list[int]]]) -> None:
     rules, lengths = case
     count = len(lengths["data"])

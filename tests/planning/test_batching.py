@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from seqprep.planning import batching
 from seqprep.planning.batching import greedy_batches
+from tests.examples import examples
 from tests.planning import reference
 
-thorough = settings(max_examples=100, deadline=None)
+thorough = settings(max_examples=examples(100), deadline=None)
 
 BLOCK = 1 << 14
 

@@ -15,10 +15,11 @@ from seqprep.planning.batching import NO_ROW, Budget, make_batches
 from seqprep.planning.buckets import Histogram, LengthClasses, class_widths, equal_mass_boundaries, given_boundaries
 from seqprep.planning.passes import length_classes
 from seqprep.types import Tags
+from tests.examples import examples
 from tests.planning import reference
 from tests.planning.reference import Case, cases, has_rows
 
-thorough = settings(max_examples=100, deadline=None)
+thorough = settings(max_examples=examples(100), deadline=None)
 
 lengths_of_rows = st.lists(st.integers(0, 30), min_size=1, max_size=25)
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from seqprep.planning import ChunkRule, KeyRule, Rules
 from seqprep.planning.chunking import Cutting, cut, cut_sequences, jitter_offsets
 from seqprep.planning.sizes import row_frames, sequence_frames
+from tests.examples import examples
 from tests.planning import reference
 from tests.planning.reference import Case, Core, cases
 
-thorough = settings(max_examples=100, deadline=None)
+thorough = settings(max_examples=examples(100), deadline=None)
 
 
 # Worked out with plain integers, without numpy: seed, epoch, step, a second key's rate, offsets of sequences 0 to 9.

@@ -17,10 +17,11 @@ from seqprep.errors import ConfigError
 from seqprep.execution.gather import ShardGatherer
 from seqprep.planning import ChunkRule, KeyRule, Plan, Rules, align_lengths, make_plan, needed_frames
 from seqprep.types import Array, FrameRange, Int64, KeySpec, Tags
+from tests.examples import examples
 from tests.planning import reference
 from tests.planning.reference import Case, Core, cases, has_rows
 
-thorough = settings(max_examples=100, deadline=None)
+thorough = settings(max_examples=examples(100), deadline=None)
 
 PAD_VALUE = -7
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from seqprep.planning import ChunkRule, KeyRule, OrderRule, Rules, make_plan
 from seqprep.planning.ordering import order_rows, order_sequences
+from tests.examples import examples
 from tests.planning import reference
 
-thorough = settings(max_examples=100, deadline=None)
+thorough = settings(max_examples=examples(100), deadline=None)
 
 SEQUENCES = np.array([0, 0, 0, 1, 1, 2, 3, 3, 3, 3])
 NUMBERS = np.array([0, 1, 2, 0, 1, 0, 0, 1, 2, 3])

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from seqprep.execution.gather import ShardGatherer
 from seqprep.planning import BatchRule, KeyRule, Rules, make_plan, positions, segment_ids
 from seqprep.planning.packing import assign_rows, pack
+from tests.examples import examples
 from tests.planning import reference
 from tests.planning.reference import Case, cases, has_rows
 from tests.planning.test_gathering import PAD_VALUE, source_of
 
-thorough = settings(max_examples=100, deadline=None)
+thorough = settings(max_examples=examples(100), deadline=None)
 
 
 def rows_of(sizes: list[int], row_frames: int) -> list[list[int]]:

@@ -25,10 +25,11 @@ from seqprep.planning import (
 )
 from seqprep.planning.report import ROW_FRAMES, OverBudget
 from seqprep.types import Tags
+from tests.examples import examples
 from tests.planning import reference
 from tests.planning.reference import Case, cases, has_rows
 
-thorough = settings(max_examples=60, deadline=None)
+thorough = settings(max_examples=examples(60), deadline=None)
 
 
 def rows_of(shard: ShardPlan) -> list[tuple[int, int]]:

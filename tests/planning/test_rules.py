@@ -14,6 +14,7 @@ from seqprep.config.document import parse_document
 from seqprep.errors import ConfigError
 from seqprep.planning import ChunkRule, KeyRule, Rules, resolve
 from seqprep.types import KeySpec
+from tests.examples import examples
 
 SPECS = {
     "data": KeySpec(dtype="float32", shape=(40,)),
@@ -368,7 +369,7 @@ def test_a_set_frame_rate_beats_the_sources() -> None:
 
 
 @given(st.integers(1, 10**6), st.fractions(Fraction(1, 1000), 1000, max_denominator=1000), st.sampled_from(["ms", "s"]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_seconds_are_whole_frames_or_an_error(number: int, rate: Fraction, unit: str) -> None:
     frames = number * rate / (1000 if unit == "ms" else 1)
     text = f"chunk: {{size: {number}{unit}}}\n"

@@ -13,8 +13,9 @@ from seqprep.errors import ConfigError
 from seqprep.planning import Count, SelectRule, SplitRule, select
 from seqprep.planning.selection import REST, split
 from seqprep.types import Tags
+from tests.examples import examples
 
-thorough = settings(max_examples=100, deadline=None)
+thorough = settings(max_examples=examples(100), deadline=None)
 
 TAGS = [f"spk{i % 4}-utt{i:02d}" for i in range(20)]
 # Worked out with plain integers, without numpy.

@@ -11,10 +11,11 @@ from seqprep.errors import ConfigError
 from seqprep.planning import ChunkRule, KeyRule, Plan, Rules, ShardPlan, make_plan
 from seqprep.planning.chunking import cut_sequences
 from seqprep.planning.sizes import chunk_bytes, sequence_bytes
+from tests.examples import examples
 from tests.planning import reference
 from tests.planning.reference import Case, Row, cases, has_rows
 
-thorough = settings(max_examples=100, deadline=None)
+thorough = settings(max_examples=examples(100), deadline=None)
 
 
 def rows_of(shard: ShardPlan) -> list[tuple[int, int]]:

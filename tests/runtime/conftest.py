@@ -1,14 +1,19 @@
+import contextlib
+import gc
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 
 import seqprep
+from seqprep.runtime.tensorflow_area import NAMES
 
 SECONDS = 60
 
@@ -27,6 +32,49 @@ def bounded() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
     left = wait_for_threads()
     assert not left, f"threads left: {left}"
+
+
+@pytest.fixture
+def every_stage_was_unstaged() -> Iterator[None]:
+    """Holds that TensorFlow's Stage and Unstage were called equally often, the second never before the first, that no
+    staging area that was ever used holds anything, and that all their names are free again.
+    """
+    tf = pytest.importorskip("tensorflow")
+    calls: list[tuple[str, str]] = []
+    stage, unstage = tf.raw_ops.Stage, tf.raw_ops.Unstage
+
+    def noted_stage(**options: Any) -> Any:
+        made = stage(**options)
+        calls.append(("Stage", options["shared_name"]))
+        return made
+
+    def noted_unstage(**options: Any) -> Any:
+        calls.append(("Unstage", options["shared_name"]))
+        return unstage(**options)
+
+    tf.raw_ops.Stage, tf.raw_ops.Unstage = noted_stage, noted_unstage
+    try:
+        yield
+        gc.collect()
+        assert not wait_for_threads()
+    finally:
+        tf.raw_ops.Stage, tf.raw_ops.Unstage = stage, unstage
+    staged: Counter[str] = Counter()
+    for op, name in calls:
+        staged[name] += 1 if op == "Stage" else -1
+        assert staged[name] >= 0, f"an Unstage of {name} without its Stage"
+    assert not staged.total(), "something is staged still"
+    assert NAMES.free == NAMES.made
+    for number in range(NAMES.made):
+        assert int(tf.raw_ops.StageSize(dtypes=[tf.float32], shared_name=f"seqprep-{number}")) == 0
+
+
+@contextlib.contextmanager
+def within(seconds: float = 2.0) -> Iterator[None]:
+    """Holds that something ends in time. What it is used on takes milliseconds: it is no measurement."""
+    started = time.monotonic()
+    yield
+    assert time.monotonic() - started < seconds
 
 
 def our_threads() -> list[str]:

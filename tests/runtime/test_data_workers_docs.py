@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from seqprep import DataWorkers
+from tests.snippets import printed
 
 ROOT = Path(__file__).resolve().parents[2]
 CAFFE2 = {
@@ -48,12 +47,7 @@ def promised(code: str) -> list[str]:
 @pytest.mark.parametrize("name", ["data_workers.md", "migrating.md"])
 def test_snippets_print_what_they_say(name: str, tmp_path: Path) -> None:
     code = "\n".join(re.findall(r"```python\n(.*?)```", section(name), re.S))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == promised(code)
+    assert printed(code, tmp_path).splitlines() == promised(code)
     assert promised(code)
 
 

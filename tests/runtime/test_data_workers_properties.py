@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from seqprep import DataWorkers
 from seqprep.errors import ClosedError, WorkerError
+from tests.examples import examples
 
 from .conftest import our_threads
 
 pytestmark = pytest.mark.usefixtures("bounded")
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @dataclass

@@ -102,7 +102,7 @@ def assert_goes_on(path: Path, source_of: Source, times: int, **options: Any) ->
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_a_loader_that_is_interrupted(path: Path, threads: int) -> None:
-    assert_goes_on(path, lambda loader: loader, 10, threads=threads, prefetch=2)
+    assert_goes_on(path, lambda loader: loader, 6, threads=threads, prefetch=2)
 
 
 @pytest.mark.slow

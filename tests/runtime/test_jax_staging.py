@@ -215,3 +215,27 @@ def test_refuses_impossible_shardings() -> None:
         stage([], sharding="batch")
     with pytest.raises(ConfigError, match="pad_rows is set but sharding isn't"):
         stage([], pad_rows=True)
+
+
+def _has_gpu() -> bool:
+    try:
+        return bool(jax.devices("gpu"))
+    except RuntimeError:
+        return False
+
+
+needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not _has_gpu(), reason="no GPU here")]
+
+
+@pytest.mark.parametrize("depth", [pytest.param(depth, marks=needs_gpu) for depth in (1, 2, 5)])
+def test_gpu_gives_what_the_loader_gives(make_dataset: MakeDataset, depth: int) -> None:
+    with Loader(make_dataset(), prefetch=2) as loader, stage(loader, device="gpu:0", depth=depth) as staged:
+        expected = [{name: np.array(batch[name]) for name in set(batch) - {"seq_tag"}} for batch in loader]
+        for _ in range(3):
+            kept = []
+            for batch in staged:
+                assert batch["data"].devices() == {jax.devices("gpu")[0]}
+                kept.append(batch)
+            for batch, arrays in zip(kept, expected, strict=True):
+                for name, array in arrays.items():
+                    np.testing.assert_array_equal(batch[name], array)

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from seqprep import Loader
+from tests.snippets import printed
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "loader.md").read_text(encoding="utf-8")
 
 
 def test_snippets(tmp_path: Path) -> None:
     code = "\n".join(re.findall(r"```python\n(.*?)```", TEXT, re.S))
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=200,
-                          check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr
     promised = [line.rpartition("  # ")[2] for line in code.splitlines() if line.strip().startswith("print(")]
     assert len(promised) == 8
-    assert done.stdout.splitlines() == promised
+    assert printed(code, tmp_path).splitlines() == promised
 
 
 def test_every_option_is_named() -> None:

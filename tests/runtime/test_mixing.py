@@ -17,6 +17,7 @@ import seqprep
 from seqprep import Loader, mix
 from seqprep.errors import ClosedError, ConfigError, CorruptError, MismatchError
 from seqprep.runtime.mixed_order import Draws
+from tests.examples import examples
 from tests.execution.small import QUICK
 
 from .conftest import our_threads, write_corpus
@@ -68,7 +69,7 @@ def test_draws_depend_on_nothing_but_their_place(weights: list[float], seed: int
     assert ((whole >= 0) & (whole < len(weights))).all()
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(weights=st.lists(st.integers(1, 20), min_size=2, max_size=4), seed=st.integers(0, 2**32))
 def test_draws_are_in_proportion_to_the_weights(weights: list[int], seed: int) -> None:
     counts = np.bincount(Draws(weights=weights, seed=seed).of(0, 0, 20_000), minlength=len(weights))

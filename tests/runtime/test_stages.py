@@ -2,12 +2,14 @@
 
 import gc
 import importlib
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -19,7 +21,7 @@ from seqprep.errors import ClosedError, ConfigError, CorruptError, DependencyErr
 from seqprep.runtime.staging import Stage
 from tests.descriptors import needs_listing, open_descriptors
 
-from .conftest import MakeDataset, our_threads, wait_for_threads
+from .conftest import MakeDataset, our_threads, wait_for_threads, within
 from .resumable import plain
 
 pytestmark = pytest.mark.usefixtures("bounded")
@@ -68,6 +70,8 @@ def stage(request: pytest.FixtureRequest) -> Iterator[MakeStage]:
         assert all(area.released and area.held == 0 for area in PlainArea.areas)
     else:
         pytest.importorskip(request.param)
+        if request.param == "tensorflow":
+            request.getfixturevalue("every_stage_was_unstaged")
         yield importlib.import_module(f"seqprep.{request.param}").stage
 
 
@@ -236,12 +240,12 @@ def test_another_iter_ends_the_first(stage: MakeStage) -> None:
 
 
 @needs_listing
-def test_a_hundred_stages_half_read_and_dropped(stage: MakeStage, make_dataset: MakeDataset) -> None:
+def test_many_stages_half_read_and_dropped(stage: MakeStage, make_dataset: MakeDataset) -> None:
     path = make_dataset(sequences=12)
     with Loader(path) as loader, stage(loader) as staged:
         list(staged)  # whatever a framework opens for good
     before = open_descriptors()
-    for number in range(100):
+    for number in range(40):
         loader = Loader(path)
         iterator = iter(stage(loader, depth=1 + number % 4))
         for _ in range(len(loader) // 2):
@@ -260,8 +264,9 @@ def test_close_with_full_queues(stage: MakeStage, make_dataset: MakeDataset, tak
         copies = [plain(batch) for batch in kept]
         until(lambda: staged.metrics().ready == 2)
         state = staged.state_dict()
-        staged.close()
-        staged.close()
+        with within():
+            staged.close()
+            staged.close()
         assert not our_threads()
         with pytest.raises(ClosedError, match="call iter"):
             next(iterator)
@@ -313,7 +318,8 @@ def test_close_returns_though_the_source_cannot_be_closed(stage: MakeStage) -> N
     staged = stage(batches(), depth=4)
     iterator = iter(staged)
     assert numbers([next(iterator)]) == [0]
-    staged.close()
+    with within():
+        staged.close()
     assert our_threads()
     go_on.set()
 
@@ -333,10 +339,46 @@ def test_close_while_the_consumer_waits(stage: MakeStage) -> None:
     consumer = threading.Thread(target=consume)
     consumer.start()
     time.sleep(0.1)
-    staged.close()
-    consumer.join(5)
+    with within():
+        staged.close()
+        consumer.join(5)
     assert not consumer.is_alive()
     assert [type(error) for error in caught] == [ClosedError]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_is_told_and_stages_anew(make_dataset: MakeDataset) -> None:
+    with Loader(make_dataset(), shuffle=True) as loader, plain_stage(loader, depth=3) as staged:
+        whole = [plain(batch) for batch in staged]
+        staged.load_state_dict(loader.state_dict() | {"epoch": 0})
+        iterator = iter(staged)
+        first = [plain(next(iterator)) for _ in range(2)]
+        until(lambda: staged.metrics().ready == 3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forking where threads run
+            child = os.fork()
+        if not child:
+            os._exit(_staged_in_the_child(staged, iterator, whole))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert first + [plain(batch) for batch in iterator] == whole
+    gc.collect()
+    assert not wait_for_threads()
+
+
+def _staged_in_the_child(staged: Stage, iterator: Any, whole: list[Any]) -> int:
+    try:
+        try:
+            next(iterator)
+        except ClosedError as error:
+            assert "a fork" in str(error)  # noqa: PT017
+        else:
+            return 2
+        assert [plain(batch) for batch in staged] == whole  # the epoch that was begun, from its start
+        staged.close()
+        assert not our_threads()
+    except BaseException:  # noqa: BLE001 - the parent's pytest may not go on in here
+        return 1
+    return 0
 
 
 def test_an_interrupt_ends_a_wait(stage: MakeStage) -> None:
@@ -374,7 +416,7 @@ def test_closes_against_a_running_consumer(stage: MakeStage, make_dataset: MakeD
             assert ends == ["closed"] or staged.metrics().batches == len(loader)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", [pytest.param("tensorflow", marks=pytest.mark.slow), *FRAMEWORKS[1:]])
 def test_leaves_quietly_with_the_interpreter(make_dataset: MakeDataset, framework: str) -> None:
     pytest.importorskip(framework)
     script = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +95,29 @@ def test_ranks_share_the_batches(tmp_path: Path, shuffle: bool, setting: str) ->
     with Loader(path) as loader:
         loader.load_state_dict(loader.state_dict() | {"epoch": number})
         expected = sorted(batch["data"].tobytes() for batch in loader)
-    parts = [
-        dataset(path, inputs="data", rank=rank, world_size=3, shuffle=shuffle, pass_number=number) for rank in range(3)
-    ]
-    found = [[values.numpy().tobytes() for values in part] for part in parts]
-    assert [part.cardinality() for part in parts] == list(map(len, found))
-    assert sorted(itertools.chain(*found)) == expected
+    for world_size in (3,) if shuffle else (1, 3, len(expected) + 2):
+        for even in ("none", "drop", "pad"):
+            options = {"world_size": world_size, "even": even, "shuffle": shuffle, "pass_number": number}
+            if len(expected) < world_size and even != "pad":
+                with pytest.raises(ConfigError, match=rf"no batch for rank .* even '{even}'; .*set even to 'pad'"):
+                    dataset(path, inputs="data", rank=world_size - 1, **options)
+                continue
+            parts = [dataset(path, inputs="data", rank=rank, **options) for rank in range(world_size)]
+            found = [[values.numpy().tobytes() for values in part] for part in parts]
+            assert [part.cardinality() for part in parts] == list(map(len, found))
+            counts = Counter(itertools.chain(*found))
+            if even == "none":
+                assert sorted(counts.elements()) == expected
+                assert max(map(len, found)) - min(map(len, found)) <= 1
+                continue
+            full, rest = divmod(len(expected), world_size)
+            assert {len(part) for part in found} == {full + (even == "pad" and rest > 0)}
+            if even == "pad":
+                assert sorted(counts) == expected
+                assert counts.total() - len(expected) < world_size
+            else:
+                assert set(counts) <= set(expected)
+                assert max(counts.values()) == 1
 
 
 @pytest.mark.parametrize("native", [False, True])
@@ -125,33 +143,38 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
 with Loader(sys.argv[1]) as loader:
     expected = [batch["seq_idx"].tolist() for batch in loader]
-    source = sys.argv[1] if sys.argv[2] == "native" else loader
-    made = strategy.distribute_datasets_from_function(lambda context: dataset(source, inputs="seq_idx"))
-    found = []
-    for batch in made:
-        values = strategy.experimental_local_results(batch)
-        assert len(values) == 2
-        found += [value.numpy().tolist() for value in values if len(value)]
-assert found == expected, (found, expected)
-print(len(found), "batches")
+    for source in (sys.argv[1], loader):
+        made = strategy.distribute_datasets_from_function(lambda context: dataset(source, inputs="seq_idx"))
+        found = []
+        for batch in made:
+            values = strategy.experimental_local_results(batch)
+            assert len(values) == 2
+            found += [value.numpy().tolist() for value in values if len(value)]
+        assert found == expected, (found, expected)
+        print(len(found), "batches")
 """
 
 
-@pytest.mark.parametrize("source", ["native", "loader"])
-def test_replicas_get_batches_of_their_own(tmp_path: Path, source: str) -> None:
+def test_replicas_get_batches_of_their_own(tmp_path: Path) -> None:
+    """Natively, and of a loader."""
     path = chunked(tmp_path)
-    done = subprocess.run([sys.executable, "-c", REPLICAS, str(path), source], capture_output=True, text=True, timeout=120,
+    done = subprocess.run([sys.executable, "-c", REPLICAS, str(path)], capture_output=True, text=True, timeout=120,
                           check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[0]) > 5
+    native, loader = map(int, done.stdout.split()[::2])
+    assert native == loader > 5
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
     path = chunked(tmp_path)
     with pytest.raises(ConfigError, match="inputs: the batches hold no 'dat'; did you mean 'data'"):
         dataset(path, inputs="dat")
-    with pytest.raises(ConfigError, match=r"has no batch for rank 99 of 100; use fewer ranks"):
-        dataset(path, rank=99, world_size=100)
+    with pytest.raises(ConfigError, match=r"has no batch for rank 99 of 100 with even 'none'; use fewer ranks"):
+        dataset(path, rank=99, world_size=100, even="none")
+    with pytest.raises(ConfigError, match=r"rank is 3: with world_size 3 it has to lie in \[0, 3\)"):
+        dataset(path, rank=3, world_size=3)
+    with pytest.raises(ConfigError, match="even is 'some': it has to be pad, drop or none"):
+        dataset(path, even="some")
     with pytest.raises(ConfigError, match="parallel is 0"):
         dataset(path, parallel=0)
     with pytest.raises(DatasetError, match="none"):

@@ -1,6 +1,5 @@
-import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,13 +8,12 @@ import tensorflow as tf
 
 from seqprep import Loader
 from seqprep.errors import ConfigError, SeqprepError
-from seqprep.runtime.tensorflow_area import NAMES
 from seqprep.runtime.tensorflow_measuring import measure_staging
 from seqprep.tensorflow import stage
 
-from .conftest import MakeDataset, wait_for_threads
+from .conftest import MakeDataset
 
-pytestmark = pytest.mark.usefixtures("bounded")
+pytestmark = pytest.mark.usefixtures("bounded", "every_stage_was_unstaged")
 
 Batch = dict[str, Any]
 
@@ -41,17 +39,6 @@ def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it never came to that"
         time.sleep(0.001)
-
-
-@pytest.fixture(autouse=True)
-def areas_are_empty_after() -> Iterator[None]:
-    """No staging area that was ever used holds anything, and all names are free again."""
-    yield
-    gc.collect()
-    assert not wait_for_threads()
-    assert NAMES.free == NAMES.made
-    for number in range(NAMES.made):
-        assert int(tf.raw_ops.StageSize(dtypes=[tf.float32], shared_name=f"seqprep-{number}")) == 0
 
 
 # -- content --
@@ -207,3 +194,19 @@ def test_measures_itself(make_dataset: MakeDataset) -> None:
         assert 0 <= measured.blocked_share < 1
         assert measured.step_seconds >= 0.001
         assert min(measured.read_seconds, measured.stage_seconds, measured.unstage_seconds) > 0
+
+
+needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="no GPU here")]
+
+
+@pytest.mark.parametrize("depth", [pytest.param(depth, marks=needs_gpu) for depth in (1, 2, 5)])
+def test_gpu_gives_what_the_loader_gives(make_dataset: MakeDataset, depth: int) -> None:
+    with Loader(make_dataset(), prefetch=2) as loader, stage(loader, depth=depth) as staged:
+        assert staged.device.endswith("GPU:0")
+        expected = [plain(batch) for batch in loader]
+        for _ in range(3):
+            kept = []
+            for batch in staged:
+                assert batch["data"].device.endswith("GPU:0")
+                kept.append(batch)
+            assert [plain(batch) for batch in kept] == expected

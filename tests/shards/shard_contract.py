@@ -16,11 +16,12 @@ from seqprep import Loader
 from seqprep.shards import Dataset, ShardReader, Storage, read_sidecar, rebuild_sidecar, verify_shard
 from seqprep.shards.sidecar import Sidecar
 from seqprep.types import Array, KeySpec
+from tests.examples import examples
 
 from .shards import Content, assert_equal_arrays, contents, make_content, write, write_dataset
 
 QUICK = settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
 )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from seqprep.errors import ConfigError, SourceError
 from seqprep.sources import Source, open_source
 from seqprep.types import FrameRange
+from tests.examples import examples
 
 from .format_contract import FormatContract
 from .formats import Corpus, Settings, path_order, write_csv_files
@@ -74,7 +75,7 @@ cells = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     rows=st.lists(st.tuples(cells, st.text(max_size=5), cells), min_size=1, max_size=30),
     dialect=st.sampled_from(["excel", "excel-tab", "unix"]),

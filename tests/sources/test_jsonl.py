@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from seqprep.errors import ConfigError, DependencyError, SourceError
 from seqprep.sources import Source, open_source
 from seqprep.types import FrameRange
+from tests.examples import examples
 
 from .format_contract import FormatContract
 from .formats import Corpus, Settings, write_jsonl
@@ -89,7 +90,7 @@ class TestText(FormatContract):
 values = st.recursive(st.integers(-(1 << 63), (1 << 63) - 1), lambda inner: st.lists(inner, max_size=3), max_leaves=8)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     rows=st.lists(st.lists(st.floats(width=32, allow_nan=False) | st.integers(-(1 << 20), 1 << 20)), min_size=1),
     layout=st.sampled_from([(None, "\n"), (2, "\n\n"), (None, "\r\n")]),

@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as arrays
 from seqprep.errors import ConfigError, SourceError
 from seqprep.sources import Source, open_source
 from seqprep.types import Array, FrameRange
+from tests.examples import examples
 
 from .format_contract import FormatContract
 from .formats import TAGS, Corpus, Settings, corpus, path_order, write_npz_files, write_npz_pair
@@ -103,7 +104,7 @@ dtypes = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     array=arrays.arrays(dtypes, arrays.array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=7)),
     fortran=st.booleans(),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from seqprep.errors import ConfigError, DependencyError, SourceError
 from seqprep.sources import Source, arrow_files, open_source, parquet
 from seqprep.types import Array, FrameRange
+from tests.examples import examples
 
 from .format_contract import FormatContract
 from .formats import Corpus, Settings, arrow_table, corpus, write_arrow, write_parquet
@@ -97,7 +98,7 @@ def columns(draw: st.DrawFn) -> tuple[Any, list[Any]]:
     return pa.list_(type_), rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(column=columns(), group=st.integers(1, 5), kind=st.sampled_from(["parquet", "arrow", "stream", "compressed"]))
 def test_as_pyarrow_reads(
     tmp_path_factory: pytest.TempPathFactory, column: tuple[Any, list[Any]], group: int, kind: str

@@ -14,6 +14,7 @@ from seqprep.errors import ConfigError, SourceError
 from seqprep.sources import Source, open_source
 from seqprep.sources.protobuf import WireError, varints
 from seqprep.types import FrameRange
+from tests.examples import examples
 
 from .format_contract import FormatContract
 from .formats import (
@@ -201,7 +202,7 @@ def tf() -> Any:
     return tensorflow
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(records=st.integers(1, 3).flatmap(lambda width: st.lists(sequences(width), min_size=1, max_size=4)))
 def test_as_tensorflow_reads_sequence_examples(
     tf: Any, tmp_path_factory: pytest.TempPathFactory, records: list[bytes]
@@ -222,7 +223,7 @@ def test_as_tensorflow_reads_sequence_examples(
         assert source.read("n", sequence) == parsed.context.feature["n"].int64_list.value[0]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(lists=st.lists(st.tuples(numbers, floats), min_size=1, max_size=4), data=st.data())
 def test_as_tensorflow_reads_examples(
     tf: Any, tmp_path_factory: pytest.TempPathFactory, lists: list[tuple[list[int], list[float]]], data: st.DataObject
