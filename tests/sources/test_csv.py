@@ -4,6 +4,8 @@ import csv
 import gzip
 import io
 import math
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,12 @@ class TestFiles(FormatContract):
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_csv_files(folder, made, self.order)
 
+    @pytest.fixture
+    def twice(self, tmp_path: Path) -> Callable[[], Source]:
+        open_again = self.write_others(tmp_path / "double", ("double", "b"), 3)
+        shutil.copy(tmp_path / "double/double.csv", tmp_path / "double/double.tsv")
+        return open_again
+
 
 class TestLong(FormatContract):
     """One file, the rows of all sequences among each other; a sequence without rows has none to be named by."""
@@ -66,6 +74,13 @@ class TestLong(FormatContract):
             "type": "csv", "path": str(folder), "id": 1, "header": False, "decimal": ",", "separator": ";",
             "columns": {"data": [3, 4, 5], "classes": 0}, "dtypes": {"classes": "int64"},
         }  # fmt: skip
+
+    @pytest.fixture
+    def twice(self, tmp_path: Path) -> Callable[[], Source]:
+        """In two files: in one, rows of one id are one sequence."""
+        open_again = self.write_others(tmp_path / "double", ("double", "b"), 3)
+        shutil.copy(tmp_path / "double/all.csv.gz", tmp_path / "double/more.csv.gz")
+        return open_again
 
 
 cells = st.one_of(
