@@ -66,6 +66,8 @@ class DyingSystem(QuickSystem):
 class DyingStorage(Storage):
     """A storage of a process that dies."""
 
+    commits_aside = False
+
     def __init__(self, at: int) -> None:
         self.system = DyingSystem(at)
 
@@ -149,6 +151,8 @@ class FatalSystem:
 
 class FatalStorage(Storage):
     """A storage of processes that die together."""
+
+    commits_aside = False
 
     def __init__(self, at: int, in_worker: bool) -> None:
         self.system = FatalSystem(at, in_worker)
