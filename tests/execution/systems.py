@@ -59,6 +59,8 @@ class QuickStorage(Storage):
 class FailingStorage(Storage):
     """A storage whose system fails."""
 
+    commits_aside = False
+
     def __init__(self, at: int = -1, error: int = 0, forever: bool = False) -> None:
         self.system = FailingSystem(at, error, forever)
 
@@ -221,6 +223,8 @@ class JournalSystem:
 
 class JournalStorage(Storage):
     """A storage that keeps a journal."""
+
+    commits_aside = False
 
     def __init__(self, folder: Path) -> None:
         self.system = JournalSystem(folder)
