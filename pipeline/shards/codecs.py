@@ -1,12 +1,14 @@
-"""Compression of stretches of a shard: gzip by Python's zlib, zstd by Python's own module or its backport.
+"""Compression of stretches of a shard: gzip by Python's zlib, zstd by the package `zstandard` (BSD).
 
-The backport is the package `backports.zstd` (PSF-2.0, with Zstandard under BSD), which Python before 3.14 needs.
+That one rather than Python's own module, for it decodes into memory that is there already: threads that each take fresh
+memory for every piece wait for each other in the kernel, and two of them then are no faster than one.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,12 +30,18 @@ class Codec:
 
     Args:
         compress: from buffers, one behind the other, to bytes.
-        decompress: from bytes, and the size that the result has to have, to the result.
-            Raises ValueError if they are nothing that was compressed, or give another size.
+        decompress_into: from bytes, into the memory of a result of known size. Raises ValueError if they are nothing that
+            was compressed, or give another size; what stands behind the last byte of the result may be left unread.
     """
 
     compress: Callable[[Sequence[Any]], bytes]
-    decompress: Callable[[bytes, int], bytes]
+    decompress_into: Callable[[Any, memoryview], None]
+
+    def decompress(self, data: Any, size: int) -> bytes:
+        """Gives the result, of this size, as bytes; raises what `decompress_into` does."""
+        result = bytearray(size)
+        self.decompress_into(data, memoryview(result))
+        return bytes(result)
 
 
 def codec_for(compression: str, format: str = "hdf5") -> Codec:
@@ -48,9 +56,9 @@ def codec_for(compression: str, format: str = "hdf5") -> Codec:
     """
     if compression == "zstd":
         _zstd()
-        return Codec(_zstd_compress, _zstd_decompress)
+        return Codec(_zstd_compress, _zstd_decompress_into)
     bits = _GZIP_MEMBER if format == "tfrecord" else _ZLIB_STREAM
-    return Codec(functools.partial(_zlib_compress, bits), _zlib_decompress)
+    return Codec(functools.partial(_zlib_compress, bits), _zlib_decompress_into)
 
 
 def codec_release(compression: str) -> str:
@@ -61,7 +69,11 @@ def codec_release(compression: str) -> str:
     """
     if compression == "none":
         return ""
-    return f"zstd {_zstd().zstd_version}" if compression == "zstd" else f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
+    return (
+        f"zstd {'.'.join(map(str, _zstd().ZSTD_VERSION))}"
+        if compression == "zstd"
+        else f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
+    )
 
 
 def _zlib_compress(bits: int, parts: Sequence[Any]) -> bytes:
@@ -69,47 +81,60 @@ def _zlib_compress(bits: int, parts: Sequence[Any]) -> bytes:
     return b"".join([*(compressor.compress(part) for part in parts), compressor.flush()])
 
 
-def _zlib_decompress(data: bytes, size: int) -> bytes:
+def _zlib_decompress_into(data: Any, target: memoryview) -> None:
     decompressor = zlib.decompressobj(_EITHER)
     try:
-        decoded = decompressor.decompress(data, size + 1)
+        decoded = decompressor.decompress(data, len(target) + 1)
     except zlib.error as error:
         raise ValueError(str(error)) from error
     if not decompressor.eof or decompressor.unused_data:
         raise ValueError("the compressed stream is cut off, or something stands behind it")
-    return _of_size(decoded, size)
+    _check_size(len(decoded), len(target))
+    target[:] = decoded
+
+
+class _Contexts(threading.local):
+    """Of each thread its own, to be used again."""
+
+    def __init__(self) -> None:
+        self.compressor = _zstd().ZstdCompressor(level=ZSTD_LEVEL, write_content_size=True)
+        self.decompressor = _zstd().ZstdDecompressor()
+
+
+@functools.cache
+def _contexts() -> _Contexts:
+    return _Contexts()
 
 
 def _zstd_compress(parts: Sequence[Any]) -> bytes:
     whole = parts[0] if len(parts) == 1 else b"".join(parts)  # in one call, which puts the size into the frame
-    compressed: bytes = _zstd().compress(whole, ZSTD_LEVEL)
+    compressed: bytes = _contexts().compressor.compress(whole)
     return compressed
 
 
-def _zstd_decompress(data: bytes, size: int) -> bytes:
-    zstd = _zstd()
-    decompressor = zstd.ZstdDecompressor()
+def _zstd_decompress_into(data: Any, target: memoryview) -> None:
+    done = 0
     try:
-        decoded = decompressor.decompress(data, size + 1)
-    except zstd.ZstdError as error:
+        with _contexts().decompressor.stream_reader(data) as reader:
+            while done < len(target) and (more := reader.readinto(target[done:])):
+                done += more
+            behind = len(reader.read(1))
+    except _zstd().ZstdError as error:
         raise ValueError(str(error)) from error
-    if not decompressor.eof or decompressor.unused_data:
-        raise ValueError("the compressed frame is cut off, or something stands behind it")
-    return _of_size(decoded, size)
+    _check_size(done + behind, len(target))
 
 
-def _of_size(decoded: bytes, size: int) -> bytes:
-    if len(decoded) != size:
-        raise ValueError(f"it gives {len(decoded)} bytes where {size} are due")
-    return decoded
+def _check_size(given: int, due: int) -> None:
+    if given != due:
+        raise ValueError(f"it gives {given} bytes{' or more' if given > due else ''} where {due} are due")
 
 
 @functools.cache
 def _zstd() -> Any:
-    """The module: Python's, or its backport."""
-    for name in ("compression.zstd", "backports.zstd"):
-        try:
-            return importlib.import_module(name)
-        except ImportError:
-            continue
-    raise DependencyError("compression zstd needs the package backports.zstd; pip install 'seqprep[zstd]' brings it")
+    """The module."""
+    try:
+        return importlib.import_module("zstandard")
+    except ImportError as error:
+        raise DependencyError(
+            "compression zstd needs the package zstandard; pip install 'seqprep[zstd]' brings it"
+        ) from error

@@ -84,7 +84,7 @@ class TestZstd(Hdf5Contract):
 
     @pytest.fixture(autouse=True)
     def _packages(self) -> None:
-        pytest.importorskip("backports.zstd")
+        pytest.importorskip("zstandard")
         pytest.importorskip("hdf5plugin")  # importing it registers the filters
 
     def test_the_filter_is_the_registered_one_under_our_name(self, tmp_path: Path) -> None:

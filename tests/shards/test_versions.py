@@ -26,7 +26,7 @@ SMALL = make_content({"data": KeySpec(dtype="float32", shape=(2,))}, [2, 1], [3,
 @pytest.mark.parametrize("name", NAMES)
 def test_version_1_is_read(name: str, tmp_path: Path) -> None:
     if "zstd" in name:
-        pytest.importorskip("backports.zstd")
+        pytest.importorskip("zstandard")
     folder = tmp_path / name
     shutil.copytree(VERSION_1 / name, folder)
     assert verify(folder).faults == []
