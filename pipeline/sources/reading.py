@@ -130,7 +130,7 @@ def file_of(first: Int64, sequence: int) -> int:
         first: int64 [files + 1], the first sequence of each file.
         sequence: its place in the source.
     """
-    return bisect_right(memoryview(first), sequence) - 1  # quicker than numpy for a single number
+    return bisect_right(first.data, sequence) - 1  # quicker than numpy for a single number
 
 
 def shown(spec: KeySpec | None) -> str:
