@@ -118,7 +118,7 @@ class _Conversion:
         tables = [self._dataset.sidecar(at.shard).table.part(at.begin, at.end) for at in stretches]
         table = ShardTable.joined(tables)
         path = self._folder / shard_name(number, len(self.parts), index.format)
-        return finished_shard(path, index.fingerprint, table) or write_shard(
+        made = finished_shard(path, index.fingerprint, table) or write_shard(
             path,
             index.format,
             table,
@@ -128,6 +128,7 @@ class _Conversion:
             compression=index.compression,
             description=index.describe(),
         )
+        return made if isinstance(made, ShardRecord) else made.commit()
 
     def _batches(self, stretches: list[_Stretch]) -> Iterator[dict[str, Array]]:
         for at in stretches:

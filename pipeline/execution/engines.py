@@ -8,13 +8,13 @@ import pickle
 import signal
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for
 from typing import Any, Protocol
 
 from seqprep.errors import SeqprepError, WorkerError
-from seqprep.execution.task import Advance, Job, NumberedTask, run_task
+from seqprep.execution.task import Advance, Job, NumberedTask, begin_task, run_task
 from seqprep.shards import ShardRecord
 
 Finished = tuple[int, ShardRecord]
@@ -34,12 +34,28 @@ class Engine(Protocol):
 
 
 class InlineEngine:
-    """Runs one task after the other, in this process."""
+    """Runs one task after the other, in this process; while a shard is made, the disk may still work on the one before."""
 
     def run(self, job: Job, tasks: Iterable[NumberedTask], count: int, advance: Advance) -> Iterator[Finished]:
         """Runs the tasks in order."""
-        for numbered in tasks:
-            yield numbered.number, run_task(job, numbered, advance)
+        before: tuple[int, Future[ShardRecord]] | None = None
+        with job.joined(), ThreadPoolExecutor(1, "seqprep-commit") as aside:
+            for numbered in tasks:
+                made = begin_task(job, numbered, advance)
+                if isinstance(made, ShardRecord):
+                    yield numbered.number, made
+                elif not job.storage.commits_aside:
+                    yield numbered.number, made.commit()
+                else:
+                    try:
+                        if before is not None:
+                            yield before[0], before[1].result()
+                    except BaseException:
+                        made.abandon()
+                        raise
+                    before = numbered.number, aside.submit(made.commit)
+            if before is not None:
+                yield before[0], before[1].result()
 
 
 class ProcessEngine:

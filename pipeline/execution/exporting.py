@@ -135,15 +135,18 @@ def _write_npz(
     told: Callable[[stitching.Sequence], None],
 ) -> None:
     """Writes a file for each sequence, and last the manifest."""
-    about = json.dumps({"dataset": dataset.index.fingerprint, "keys": list(stitcher.keys)}).encode()
+    about = {"dataset": dataset.index.fingerprint, "keys": list(stitcher.keys)}
     started = folder / _STARTED_NAME
-    goes_on = os.path.isfile(started) and started.read_bytes() == about
+    goes_on = {name: value for name, value in _unfinished(folder).items() if name != "kept"} == about
     if not (overwrite or goes_on) and os.path.exists(folder) and _holds_other(folder):
         raise MismatchError(f"{folder}: exists and isn't empty; choose another output, or add --overwrite")
     storage.make_folder(folder)
     with FolderLock(folder, storage):
         old = _files_of_exports(folder)
-        storage.write_file(started, about)
+        kept = sorted(
+            {path.name for path in folder.iterdir() if _OURS.fullmatch(path.name)} - {path.name for path in old}
+        )
+        storage.write_file(started, json.dumps(about | {"kept": kept}).encode("utf-8", "surrogateescape"))
         storage.remove(folder / MANIFEST_NAME)
         for path in old:
             if not goes_on or path.suffix == ".partial":
@@ -156,10 +159,19 @@ def _write_npz(
             told(sequence)
         storage.sync_all()
         listed = [{"seq_tag": files[place][0], "file": files[place][1]} for place in sorted(files)]
-        manifest = json.loads(about) | {"sequences": listed}
+        manifest = about | {"sequences": listed}
         text = json.dumps(manifest, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape")
         storage.write_file(folder / MANIFEST_NAME, text + b"\n")
         storage.remove(started)
+
+
+def _unfinished(folder: Path) -> dict[str, Any]:
+    """What an export that wasn't finished has left word of: its dataset and keys, and the files that aren't its own."""
+    try:
+        told = json.loads((folder / _STARTED_NAME).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) and isinstance(told.get("kept"), list) else {}
 
 
 def _holds_other(folder: Path) -> bool:
@@ -176,7 +188,7 @@ def _files_of_exports(folder: Path) -> list[Path]:
     except (OSError, ValueError, LookupError, TypeError):
         names = set()
     if (folder / _STARTED_NAME).exists():
-        names |= {path.name for path in folder.iterdir()}
+        names |= {path.name for path in folder.iterdir()} - set(_unfinished(folder).get("kept", ()))
     return [folder / name for name in sorted(names) if _OURS.fullmatch(name)]
 
 

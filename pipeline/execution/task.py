@@ -14,6 +14,7 @@ from seqprep.execution.gather import ShardGatherer
 from seqprep.execution.normalization import Normalizer
 from seqprep.planning import NO_ROW, DatasetPlan, KeyRows, ShardPlan, ShardTask
 from seqprep.shards import (
+    MadeShard,
     ShardRecord,
     ShardTable,
     SharedLock,
@@ -49,6 +50,14 @@ class Job:
     lock: SharedLock | None = None
     """Of the run, for each task to hold."""
 
+    def joined(self) -> contextlib.AbstractContextManager[None]:
+        """Has a part in the run, from `with` on.
+
+        Raises:
+            BusyError: the run has ended.
+        """
+        return self.lock.joined() if self.lock else contextlib.nullcontext()
+
 
 @dataclass(frozen=True, kw_only=True)
 class NumberedTask:
@@ -72,11 +81,13 @@ def run_task(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
         OutputError: the shard can't be written.
         BusyError: the run that the task is part of has ended.
     """
-    with job.lock.joined() if job.lock else contextlib.nullcontext():
-        return _make_shard(job, numbered, advance)
+    with job.joined():
+        made = begin_task(job, numbered, advance)
+        return made if isinstance(made, ShardRecord) else made.commit()
 
 
-def _make_shard(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord:
+def begin_task(job: Job, numbered: NumberedTask, advance: Advance) -> ShardRecord | MadeShard:
+    """Makes one shard, all but safe, unless a finished one is there; raises what `run_task` does."""
     path = job.folder / shard_name(numbered.number, numbered.count, job.format)
     plan = numbered.task.plan()
     table = shard_table(plan, numbered.task, job.stored, tags_of_rows(plan, job.source.tags))

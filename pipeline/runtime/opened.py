@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from seqprep.errors import CorruptError
 from seqprep.files import OpenFile, read_exactly
 from seqprep.planning import positions, segment_ids
 from seqprep.runtime.pool import aligned
@@ -110,7 +111,8 @@ class OpenedShard:
         self.names = (*keys, *fields, *self.derived, "seq_tag")
         self._placed: dict[int, dict[str, Placed]] = {}
         self.decoder = Decoder(path, sidecar, sidecar.pieces) if sidecar.pieces is not None else None
-        held = {} if self.decoder else _hold(path, sidecar, keys, most_held_bytes, verify)
+        apart = self.decoder is None or sidecar.format == "hdf5"  # else all of a batch is one compressed piece
+        held = _hold(path, sidecar, keys, most_held_bytes, verify, self.decoder) if apart else {}
         self.held_bytes = sum(map(len, held.values()))
         self.read = [key for key in keys if key not in held]  # those of the entries' ranges
         blocks, bounds, places = _lay_out(table, list(fields.values()), held)
@@ -130,7 +132,9 @@ class OpenedShard:
         return found
 
 
-def _hold(path: Path, sidecar: Sidecar, keys: Sequence[str], most_bytes: int, verify: bool) -> dict[str, UInt8]:
+def _hold(
+    path: Path, sidecar: Sidecar, keys: Sequence[str], most_bytes: int, verify: bool, decoder: Decoder | None
+) -> dict[str, UInt8]:
     """Reads small keys whole, batch behind batch, as long as they fit together and are what they should be."""
     held: dict[str, UInt8] = {}
     if not most_bytes:
@@ -142,9 +146,11 @@ def _hold(path: Path, sidecar: Sidecar, keys: Sequence[str], most_bytes: int, ve
         if int(sizes.max(initial=0)) > SMALL_BYTES or total > most_bytes:
             continue
         values = np.empty(total, np.uint8)
-        if _read_arrays(file.descriptor, values, sidecar.offsets[key], sizes) and (
-            not verify or _checksums(values, sizes) == sidecar.crcs[key].tolist()
-        ):
+        if decoder is not None:
+            good = _decode_arrays(decoder, file.descriptor, values, sidecar.offsets[key], sizes)
+        else:
+            good = _read_arrays(file.descriptor, values, sidecar.offsets[key], sizes)
+        if good and (not verify or _checksums(values, sizes) == sidecar.crcs[key].tolist()):
             held[key] = values
             most_bytes -= total
     return held
@@ -159,6 +165,17 @@ def _read_arrays(descriptor: int, values: UInt8, offsets: Int64, sizes: Int64) -
         read_exactly(descriptor, values[begin:stop].data, offset) == stop - begin
         for begin, stop, offset in zip(begins[runs].tolist(), stops.tolist(), offsets[runs].tolist(), strict=True)
     )
+
+
+def _decode_arrays(decoder: Decoder, descriptor: int, values: UInt8, offsets: Int64, sizes: Int64) -> bool:
+    """Decodes arrays of a compressed file behind each other; tells whether all could be."""
+    ends = np.cumsum(sizes).tolist()
+    bounds = zip(pairwise([0, *ends]), offsets.tolist(), strict=True)
+    try:
+        decoder.fill(descriptor, [(values.data[begin:end], offset, None) for (begin, end), offset in bounds])
+    except CorruptError:
+        return False
+    return True
 
 
 def _checksums(values: UInt8, sizes: Int64) -> list[int]:

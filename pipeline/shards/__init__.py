@@ -14,7 +14,7 @@ from seqprep.shards.sidecar import NO_REGIONS, Sidecar, read_sections, read_side
 from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
 from seqprep.shards.verification import Fault, verify_index, verify_record, verify_shard
-from seqprep.shards.writing import ShardRecord, record_of, record_of_table, shard_name, write_shard
+from seqprep.shards.writing import MadeShard, ShardRecord, record_of, record_of_table, shard_name, write_shard
 
 __all__ = [
     "INDEX_NAME",
@@ -26,6 +26,7 @@ __all__ = [
     "FlatHdf5Writer",
     "FolderLock",
     "Index",
+    "MadeShard",
     "ShardReader",
     "ShardRecord",
     "ShardTable",

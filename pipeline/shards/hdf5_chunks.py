@@ -23,12 +23,13 @@ from seqprep.shards.storage import Storage, partial_path
 from seqprep.shards.table import ShardTable
 from seqprep.types import Array, Int64, UInt8, UInt32, plain_bytes
 
-_CHUNK_BYTES = 1 << 17
+_CHUNK_BYTES = 1 << 19
 _LEVELS = {"gzip": GZIP_LEVEL, "zstd": ZSTD_LEVEL}
 
 
 def chunk_frames(batch_frames: Int64, frame_bytes: int) -> int:
-    """Chooses the frames of a chunk: the largest batch in equal chunks of about 128 kB.
+    """Chooses the frames of a chunk: the largest batch in equal chunks of about 512 kB: small
+    ones cost the threads that decode them more hand-overs of the interpreter lock.
 
     Args:
         batch_frames: int64 [batches]: frames (rows, without time) of each batch, padding included.

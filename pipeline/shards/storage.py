@@ -24,6 +24,8 @@ class Storage:
 
     system: Any = os
     """The system calls."""
+    commits_aside = True
+    """A file may be made safe in another thread while the next one is written; else calls come in one order."""
 
     def make_folder(self, path: Path) -> None:
         """Makes a folder and those above it, each safe on disk; it may exist.

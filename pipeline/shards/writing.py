@@ -92,6 +92,32 @@ def shard_name(number: int, count: int, format: str) -> str:
     return f"shard-{number:05d}-of-{count:05d}{SUFFIXES[format]}"
 
 
+class MadeShard:
+    """A shard that is written, but not safe on disk yet, nor under its name; `commit` or `abandon` ends it."""
+
+    def __init__(self, path: Path, writer: ShardWriter, sidecar: Sidecar, storage: Storage) -> None:
+        self._path, self._writer, self._sidecar, self._storage = path, writer, sidecar, storage
+
+    def commit(self) -> ShardRecord:
+        """Makes the shard and its sidecar safe, each under its name; it may run while the next shard is made.
+
+        Raises:
+            OutputError: the disk refuses; nothing but finished files is left.
+        """
+        try:
+            self._storage.commit(self._writer.descriptor, self._writer.partial, self._path)
+        except BaseException:
+            self.abandon()
+            raise
+        encoded = self._sidecar.encode()
+        self._storage.write_file(sidecar_path(self._path), encoded)
+        return record_of(self._path.name, self._sidecar, int.from_bytes(encoded[-4:], "little"))
+
+    def abandon(self) -> None:
+        """Removes what is written."""
+        self._storage.discard(self._writer.descriptor, self._writer.partial)
+
+
 def write_shard(
     path: Path,
     format: str,
@@ -102,8 +128,8 @@ def write_shard(
     *,
     compression: str = "none",
     description: bytes = b"",
-) -> ShardRecord:
-    """Writes one shard and its sidecar; each appears under its name only when it is whole and safe on disk.
+) -> MadeShard:
+    """Writes one shard under its partial name.
 
     Args:
         path: the shard's path.
@@ -123,15 +149,11 @@ def write_shard(
         for number, arrays in enumerate(batches):
             writer.write(number, arrays)
         writer.finish()
-        sidecar = _sidecar_of(writer, format, table, fingerprint)
-        storage.commit(writer.descriptor, writer.partial, path)
+        return MadeShard(path, writer, _sidecar_of(writer, format, table, fingerprint), storage)
     except BaseException:
         writer.abandon()
         storage.discard(writer.descriptor, writer.partial)
         raise
-    encoded = sidecar.encode()
-    storage.write_file(sidecar_path(path), encoded)
-    return record_of(path.name, sidecar, int.from_bytes(encoded[-4:], "little"))
 
 
 def record_of(name: str, sidecar: Sidecar, sidecar_crc32c: int) -> ShardRecord:

@@ -59,6 +59,8 @@ class QuickStorage(Storage):
 class FailingStorage(Storage):
     """A storage whose system fails."""
 
+    commits_aside = False
+
     def __init__(self, at: int = -1, error: int = 0, forever: bool = False) -> None:
         self.system = FailingSystem(at, error, forever)
 
@@ -109,8 +111,15 @@ class Disk:
         elif kind == "unlink":
             self.names.pop(rest[0])
             self.name_changes.append(("unlink", rest[0], None))
+        elif kind == "link":  # of a file elsewhere that is safe
+            self.names[rest[0]] = File(rest[1])
+            self.name_changes.append(("create", rest[0], None))
         elif kind == "sync_folder":
             self.safe_names, self.name_changes = dict(self.names), []
+        elif kind == "sync":
+            for name in self.names:
+                self.apply(("fsync", name))
+            self.apply(("sync_folder",))
 
     def after_power_loss(self, keep: Any) -> dict[str, bytes]:
         """What is there when power is back.
@@ -204,9 +213,18 @@ class JournalSystem:
         os.unlink(path)
         self.journal.append(("unlink", self._name(path)))
 
+    def link(self, existing: Any, path: Any) -> None:
+        os.link(existing, path)
+        self.journal.append(("link", self._name(path), Path(path).read_bytes()))
+
+    def sync(self) -> None:
+        self.journal.append(("sync",))
+
 
 class JournalStorage(Storage):
     """A storage that keeps a journal."""
+
+    commits_aside = False
 
     def __init__(self, folder: Path) -> None:
         self.system = JournalSystem(folder)

@@ -211,6 +211,25 @@ def test_only_files_of_exports_are_replaced(tmp_path: Path) -> None:
         assert all(path.read_bytes() == b"keep me" for path in mine)
 
 
+def test_a_stopped_export_keeps_the_files_of_others_too(tmp_path: Path) -> None:
+    folder, out = make(tmp_path / "out"), tmp_path / "npz"
+    out.mkdir()
+    mine = out / "20240101-run.npz"
+    mine.write_bytes(b"keep me")
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            export(folder, out, overwrite=True, storage=QUICK, progress=stop)
+        assert (out / "export.unfinished").exists()
+        assert mine.read_bytes() == b"keep me"
+    export(folder, out, storage=QUICK)
+    assert mine.read_bytes() == b"keep me"
+    assert not (out / "export.unfinished").exists()
+
+
 def test_one_file_is_written_by_one_export_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, flat = make(tmp_path / "out"), tmp_path / "flat.h5"
     monkeypatch.setattr("seqprep.shards.lock._ORPHANS_SECONDS", 0.0)

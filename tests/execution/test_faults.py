@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -97,41 +96,3 @@ def test_the_command_line_exits_with_1_and_one_line(
     assert lines[0].startswith("seqprep: error: ")
     assert REMEDIES[error] in lines[0]
     assert not (tmp_path / "out" / INDEX_NAME).exists()
-
-
-@pytest.mark.parametrize("command", ["convert", "merge", "repair", "export"])
-def test_the_other_commands_fail_as_clearly_and_go_on(tmp_path: Path, command: str) -> None:
-    quick = QuickStorage()
-    one, two, out = tmp_path / "one", tmp_path / "two", tmp_path / "out"
-    seqprep.chunk(small(one), storage=quick)
-    seqprep.chunk(small(two, order__seed=2), storage=quick)
-    whole_one = content(one)
-
-    def run(storage: Storage) -> Path:
-        if command == "convert":
-            seqprep.convert(one, out, format="tfrecord", compression="gzip", workers=1, storage=storage)
-        elif command == "merge":
-            seqprep.merge(out, [one, two], storage=storage)
-        elif command == "export":
-            seqprep.export(one, out / "file.h5", overwrite=True, storage=storage)
-        else:
-            seqprep.repair(one, storage=storage)
-        return one if command == "repair" else out
-
-    def damage() -> None:
-        shutil.rmtree(out, ignore_errors=True)
-        if command == "repair":
-            for name in (INDEX_NAME, "shard-00000-of-00002.idx", "shard-00001-of-00002.h5"):
-                (one / name).unlink()
-
-    damage()
-    counting = FailingStorage()
-    whole = content(run(counting))
-    for number in range(1, len(counting.system.calls), 5):
-        damage()
-        failing = FailingStorage(number, errno.ENOSPC)
-        quiet = counting.system.calls[number] in ("unlink", "close")
-        with nullcontext() if quiet else pytest.raises(OutputError, match="free some space"):
-            run(failing)
-        assert content(run(quick)) == whole
-    assert content(one) == whole_one

@@ -103,7 +103,9 @@ def batches(folder: Path) -> list[dict[str, Any]]:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(source=drawn(), rows=st.integers(1, 4), packed=st.booleans(), compression=st.sampled_from(["none", "gzip"]))
+@given(
+    source=drawn(), rows=st.integers(1, 4), packed=st.booleans(), compression=st.sampled_from(["none", "gzip", "zstd"])
+)
 def test_content_is_the_same(
     monkeypatch: pytest.MonkeyPatch, source: Drawn, rows: int, packed: bool, compression: str
 ) -> None:
@@ -112,13 +114,14 @@ def test_content_is_the_same(
     with tempfile.TemporaryDirectory() as name:
         for output in ("hdf5", "tfrecord"):
             folder = Path(name) / output
+            own = "gzip" if output == "tfrecord" and compression == "zstd" else compression
             seqprep.chunk(
                 {
                     "source": {"type": "made up"},
                     "keys": {"data": {}, "more": {}, "once": {}},
                     "chunk": None,
                     "batch": {"max_sequences": rows} | ({"pack": True, "row_frames": 20} if packed else {}),
-                    "output": {"path": str(folder), "format": output, "compression": compression, "shard_size": 200},
+                    "output": {"path": str(folder), "format": output, "compression": own, "shard_size": 200},
                 },
                 storage=QUICK,
             )

@@ -16,7 +16,9 @@ from seqprep.shards import Storage
 
 from .small import FORMATS, assert_none_or_whole, content, small
 from .systems import Disk, JournalStorage, QuickStorage
+from .tools import TOOLS, Trial
 
+USED = [name for name in TOOLS if not name.startswith(("chunk", "overwrite"))]
 Keep = Callable[[str], bool]
 
 
@@ -87,15 +89,22 @@ def making(folder: Path, format: str, overwrite: bool, step: int) -> None:
     )
 
 
-def repairing(folder: Path, format: str, step: int) -> None:
-    quick = QuickStorage()
-    seqprep.chunk(small(folder, format), storage=quick)
-    whole = content(folder)
-    ending = {"hdf5": "h5", "tfrecord": "tfrecord"}[format]
-    lost = ("shard-00000-of-00002.idx", f"shard-00001-of-00002.{ending}")
-    left = {name: data for name, data in whole.items() if name not in lost}
+def using(place: Path, name: str, step: int) -> None:
+    """A tool that makes or mends something, in a place of its own."""
+    trial = Trial(TOOLS[name], place)
+    torn = place / trial.tool.result / "export.unfinished"  # while it is there, files of its export may be cut
+
+    def check(folder: Path) -> None:
+        if not torn.exists():
+            trial.tool.check(place, trial.before, trial.whole)
+
     every_power_loss(
-        folder, lambda storage: seqprep.repair(folder, storage=storage), left, whole, step, lambda path: None
+        place / trial.tool.result,
+        lambda storage: trial.tool.run(place, storage),
+        trial.before,
+        trial.whole,
+        step,
+        check,
     )
 
 
@@ -105,9 +114,9 @@ def test_some_moments(tmp_path: Path, format: str, overwrite: bool) -> None:
     making(tmp_path / "out", format, overwrite, step=9)
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_some_moments_of_a_repair(tmp_path: Path, format: str) -> None:
-    repairing(tmp_path / "out", format, step=9)
+@pytest.mark.parametrize("name", USED)
+def test_some_moments_of_other_tools(tmp_path: Path, name: str) -> None:
+    using(tmp_path / "here", name, step=9)
 
 
 @pytest.mark.slow
@@ -118,9 +127,9 @@ def test_every_moment(tmp_path: Path, format: str, overwrite: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format", FORMATS)
-def test_every_moment_of_a_repair(tmp_path: Path, format: str) -> None:
-    repairing(tmp_path / "out", format, step=1)
+@pytest.mark.parametrize("name", USED)
+def test_every_moment_of_other_tools(tmp_path: Path, name: str) -> None:
+    using(tmp_path / "here", name, step=1)
 
 
 def test_what_was_never_synced_is_lost_here() -> None:

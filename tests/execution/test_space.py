@@ -12,6 +12,7 @@ import pytest
 import seqprep
 from seqprep import convert, export
 from seqprep.errors import OutputError
+from seqprep.execution import space
 from seqprep.shards import Dataset
 
 from .small import QUICK, make, small
@@ -22,6 +23,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Sets what every file system says that it has free."""
 
     def free(size: int, blocks: int = 1 << 40) -> None:
+        monkeypatch.setattr(space, "file_system", lambda folder: "ext4")
         stats = SimpleNamespace(f_bfree=size, f_bavail=size, f_frsize=1, f_blocks=blocks)
         monkeypatch.setattr(os, "statvfs", lambda path: stats)
 
@@ -64,3 +66,26 @@ def test_shards_that_are_there_take_no_room(tmp_path: Path, free: Callable[..., 
     (made / "shard-00001-of-00002.idx").unlink()
     free(1)
     make(tmp_path / "out")
+
+
+def test_a_file_system_that_may_compress_is_only_warned_of(
+    tmp_path: Path, free: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    free(3000)
+    monkeypatch.setattr(space, "file_system", lambda folder: "zfs")
+    make(tmp_path / "out")
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "but only 3,000 are free there; it may not fit, unless the file system compresses it" in message
+
+
+def test_the_innermost_and_latest_mount_holds_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = tmp_path / "a b" / "deep"
+    inner.mkdir(parents=True)
+    mounts = tmp_path / "mounts"
+    escaped = str(tmp_path / "a b").replace(" ", "\\040")
+    mounts.write_text(f"x / ext4 rw 0 0\ny {escaped} xfs rw 0 0\nz {escaped} btrfs rw 0 0\n")
+    monkeypatch.setattr(space, "_MOUNTS", str(mounts))
+    assert space.file_system(inner) == "btrfs"
+    assert space.file_system(tmp_path) == "ext4"
+    monkeypatch.setattr(space, "_MOUNTS", str(tmp_path / "missing"))
+    assert space.file_system(inner) == ""

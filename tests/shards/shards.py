@@ -105,8 +105,9 @@ def write(
 ) -> ShardRecord:
     """Writes one shard with its sidecar."""
     index = index_of(content, format, compression)
-    return write_shard(path, format, content.table, content.batches, index.fingerprint, storage or QuickStorage(),
+    made = write_shard(path, format, content.table, content.batches, index.fingerprint, storage or QuickStorage(),
                        compression=compression, description=index.describe())  # fmt: skip
+    return made.commit()
 
 
 def write_dataset(folder: Path, content: Content, format: str, compression: str = "none") -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,10 +92,9 @@ def test_a_flip_in_every_stretch_is_named_refused_and_repaired(tmp_path: Path, f
             assert content(folder) == whole
 
 
-@pytest.mark.parametrize("step", [131, pytest.param(41, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("format", ["hdf5", "tfrecord"])
-def test_a_flip_anywhere_in_sidecar_or_index(tmp_path: Path, format: str, step: int) -> None:
-    folder = dataset(tmp_path / "out", format, "none")
+def flip_beside(tmp_path: Path, format: str, compression: str, step: int) -> None:
+    """Bits of a sidecar and of the index."""
+    folder = dataset(tmp_path / "out", format, compression)
     whole = content(folder)
     for name in ("index.json", "shard-00001-of-00002.idx"):
         for place in range(0, len(whole[name]), step):
@@ -108,6 +108,62 @@ def test_a_flip_anywhere_in_sidecar_or_index(tmp_path: Path, format: str, step: 
             assert repaired.sidecars == ([] if name == "index.json" else [name])
             assert repaired.shards == []
             assert content(folder) == whole
+
+
+@pytest.mark.parametrize(("format", "compression"), KINDS)
+def test_flips_in_sidecar_and_index(tmp_path: Path, format: str, compression: str) -> None:
+    flip_beside(tmp_path, format, compression, 211)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("format", "compression"), KINDS)
+def test_a_flip_anywhere_in_sidecar_or_index(tmp_path: Path, format: str, compression: str) -> None:
+    flip_beside(tmp_path, format, compression, 23)
+
+
+def borders(sidecar: Sidecar) -> list[int]:
+    """Where every stretch of a shard begins and ends, and a byte to each side."""
+    stretches = [
+        *stretches_of_data(sidecar),
+        *zip(sidecar.regions.offset.tolist(), sidecar.regions.size.tolist(), strict=True),
+    ]
+    places = {place + aside for offset, size in stretches for place in (offset, offset + size) for aside in (-1, 0, 1)}
+    return sorted(place for place in places if 0 <= place < sidecar.file_bytes)
+
+
+def cut_everywhere(tmp_path: Path, format: str, compression: str, step: int) -> None:
+    folder = dataset(tmp_path / "out", format, compression)
+    whole = content(folder)
+    shard, beside = f"shard-00001-of-00002{ENDINGS[format]}", "shard-00001-of-00002.idx"
+    cuts = [(shard, place) for place in borders(Dataset(folder).sidecar(1))]
+    cuts += [(beside, place) for place in range(0, len(whole[beside]), 8)]
+    cuts += [("index.json", place) for place in range(0, len(whole["index.json"].rstrip()), 16)]
+    for name, place in cuts[::step]:
+        (folder / name).write_bytes(whole[name][:place])
+        faults = verify(folder, workers=1).faults
+        assert {fault.file for fault in faults} == {name}, (name, place, faults)
+        if name == shard:
+            assert (faults[0].offset, faults[0].size) == (place, len(whole[name]) - place)
+            assert "cut off" in str(faults[0])
+        with pytest.raises(DatasetError, match=re.escape(name)):
+            read_all(folder)
+        repaired = seqprep.repair(folder, storage=QuickStorage())
+        assert (repaired.shards, repaired.sidecars) == (
+            [shard] if name == shard else [],
+            [beside] if name == beside else [],
+        )
+        assert content(folder) == whole
+
+
+@pytest.mark.parametrize(("format", "compression"), KINDS)
+def test_cuts_at_some_borders(tmp_path: Path, format: str, compression: str) -> None:
+    cut_everywhere(tmp_path, format, compression, 29)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("format", "compression"), KINDS)
+def test_cuts_at_every_border(tmp_path: Path, format: str, compression: str) -> None:
+    cut_everywhere(tmp_path, format, compression, 1)
 
 
 @pytest.mark.parametrize(("format", "compression"), KINDS)

@@ -97,7 +97,8 @@ class TestZstd(Hdf5Contract):
 
 
 def test_chunks_are_equal_parts_of_the_largest_batch() -> None:
-    assert chunk_frames(np.array([100, 2400, 30]), 160) == 800  # 384 kB in three of 128 kB
+    assert chunk_frames(np.array([100, 9600, 30]), 160) == 3200  # 1536 kB in three of 512 kB
+    assert chunk_frames(np.array([100, 2400, 30]), 160) == 2400
     assert chunk_frames(np.array([10, 7]), 4) == 10
     assert chunk_frames(np.array([3]), 1 << 20) == 1
     assert chunk_frames(np.array([0, 0]), 4) == 0

@@ -21,16 +21,27 @@ CONTRACTS = [
 ]
 
 
+def inherited(found: type) -> set[str]:
+    """What a class has beyond the contract."""
+    return {name for base in found.__mro__ if base not in (SourceContract, object) for name in vars(base)}
+
+
 def readers_with(fixture: str) -> set[str | None]:
     """Readers of which a class gives a fixture of its own."""
-    return {found.reader for found in CONTRACTS if getattr(found, fixture) is not getattr(SourceContract, fixture)}
+    return {found.reader for found in CONTRACTS if fixture in inherited(found)}
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_contract_for_each_reader(name: str) -> None:
     assert name in readers_with("source")
-    if name != "synthetic":
+    if name != "synthetic":  # it makes its tags, and has no files
+        assert name in readers_with("names") & readers_with("twice")
         assert name in readers_with("many") | {kind for kind, _ in WRITERS.values()}
+
+
+def test_lengths_stand_apart_in_most_formats() -> None:
+    having = {found.reader for found in CONTRACTS if getattr(found, "has_lengths", "large" in inherited(found))}
+    assert having - {None} == {*BUILT_IN} - {"csv", "jsonl", "tfrecord", "synthetic"}
 
 
 def test_no_test_of_the_contract_is_left_out() -> None:

@@ -4,6 +4,8 @@ import csv
 import gzip
 import io
 import math
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,12 @@ class TestFiles(FormatContract):
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_csv_files(folder, made, self.order)
 
+    @pytest.fixture
+    def twice(self, tmp_path: Path) -> Callable[[], Source]:
+        open_again = self.write_others(tmp_path / "double", ("double", "b"), 3)
+        shutil.copy(tmp_path / "double/double.csv", tmp_path / "double/double.tsv")
+        return open_again
+
 
 class TestLong(FormatContract):
     """One file, the rows of all sequences among each other; a sequence without rows has none to be named by."""
@@ -66,6 +74,13 @@ class TestLong(FormatContract):
             "type": "csv", "path": str(folder), "id": 1, "header": False, "decimal": ",", "separator": ";",
             "columns": {"data": [3, 4, 5], "classes": 0}, "dtypes": {"classes": "int64"},
         }  # fmt: skip
+
+    @pytest.fixture
+    def twice(self, tmp_path: Path) -> Callable[[], Source]:
+        """In two files: in one, rows of one id are one sequence."""
+        open_again = self.write_others(tmp_path / "double", ("double", "b"), 3)
+        shutil.copy(tmp_path / "double/all.csv.gz", tmp_path / "double/more.csv.gz")
+        return open_again
 
 
 cells = st.one_of(
@@ -211,6 +226,7 @@ def test_blank_lines_are_no_rows(path: Path) -> None:
         ("x,y\n1,2\n", {"columns": ["z"]}, ConfigError, r"a\.csv: has no column 'z'"),
         ("1,2\n", {"columns": ["x"]}, ConfigError, r"has no header to name the column 'x'; give its place from 0"),
         ("1,2\n", {"columns": [2]}, ConfigError, r"has no column 2; its columns are 0 to 1"),
+        ("t;x\n1;2,5\n", {}, ConfigError, r"line 2: column 'x' holds '2,5'; set source.decimal: ','"),
         ("x,x\n1,2\n", {}, SourceError, r"the header names the column 'x' twice"),
         ("x,y\na,b\n", {}, ConfigError, r"line 2: no column holds numbers; check source.separator"),
         ("x,y\n1,2\n", {"id": "i"}, ConfigError, r"has no column 'i'"),

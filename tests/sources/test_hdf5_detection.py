@@ -44,6 +44,7 @@ def ragged(path: Path, name: str, rows: list[Array], dtype: Any = WORDS, **how: 
         ({"lengths": [4, 0, 5]}, [0, 4, 4, 9]),
         ({"feats_lens": [[4], [0], [5]]}, [0, 4, 4, 9]),
         ({"num_frames": np.array([4, 0, 5], np.uint8)}, [0, 4, 4, 9]),
+        ({"n_frames": [4.0, 0.0, 5.0]}, [0, 4, 4, 9]),
         ({"offsets": [0, 4, 4, 9]}, [0, 4, 4, 9]),
         ({"indptr": [0, 4, 4, 9]}, [0, 4, 4, 9]),
         ({"offsets": [0, 4, 4]}, [0, 4, 4, 9]),
@@ -92,6 +93,32 @@ def test_a_row_per_sequence_has_no_time(tmp_path: Path) -> None:
     assert np.array_equal(source.read("vector", 1), vector[1])
     with pytest.raises(KeyError):
         source.lengths("speaker")
+
+
+def test_values_without_time_beside_lengths_alone(tmp_path: Path) -> None:
+    """Where no tags say how many sequences there are, all lengths do."""
+    path = write(tmp_path / "a.h5", X=np.zeros((2, 6, 2)), y=[7, 8], X_lengths=[6, 4])
+    source = opened(path)
+    assert list(source.tags) == ["a-000000", "a-000001"]
+    assert [source.read("y", place) for place in range(2)] == [7, 8]
+    assert opened(path, lengths={"X": "X_lengths"}).keys == source.keys
+    write(tmp_path / "b.h5", x=FRAMES, z=FRAMES, y=[7, 8], x_lengths=[4, 5], z_lengths=[9])
+    with pytest.raises(SourceError, match=r"dataset 'y' int64 \[2\] holds neither one row nor the frames"):
+        opened(tmp_path / "b.h5")
+
+
+def test_files_without_sequences_beside_others(tmp_path: Path) -> None:
+    write(tmp_path / "a.h5", data=np.zeros((0, 2), np.float32), lengths=np.zeros(0, np.int64))
+    write(tmp_path / "b.h5", data=FRAMES, lengths=[4, 5])
+    assert list(opened(tmp_path).tags) == ["b-000000", "b-000001"]
+
+
+def test_text_of_each_sequence_is_left_out(tmp_path: Path) -> None:
+    named = {f"{tag}__{key}": value for tag in "ab" for key, value in (("feats", FRAMES), ("text", ["words"]))}
+    assert list(opened(write(tmp_path / "a.h5", **named)).keys) == ["feats"]
+    assert list(opened(write(tmp_path / "b.h5", data=FRAMES, label=["words"])).keys) == ["data"]
+    with pytest.raises(SourceError, match=r"dataset 'a/text' holds object, not numbers"):
+        opened(tmp_path / "a.h5", keys=["feats", "text"])
 
 
 def test_long_vectors_without_time(tmp_path: Path) -> None:
@@ -296,6 +323,8 @@ def test_booleans_and_small_floats(tmp_path: Path) -> None:
             r"sequence 'b': 'b/x' is int64 \[\], but that of sequence 'a' is int64 with frames",
         ),
         ({"a__x": 3, "b__x": [1, 2]}, {}, r"sequence 'b': 'b/x' is int64 \[2\], but .* 'a' is int64 with one value of"),
+        ({"data": np.zeros(9, np.complex64), "lengths": [9]}, {}, r"there are: data \(complex64\), lengths \(int64\);"),
+        ({"a": FRAMES, "b": [1]}, {}, r"make them alike; or if each dataset holds all sequences, set source.layout"),
         ({"a__x": ["t"], "b__x": ["u"]}, {}, r"dataset 'a/x' holds object, not numbers"),
         (
             {"a__x": np.zeros((3, 0)), "b__x": np.zeros((3, 0))},

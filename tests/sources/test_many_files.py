@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+import soundfile
 
 from seqprep.errors import SourceError
 from seqprep.sources import open_source
@@ -33,6 +34,10 @@ def write_arrow(path: Path, number: int) -> None:
         writer.write_table(table)
 
 
+def write_samples(path: Path, number: int) -> None:
+    soundfile.write(path, np.array(values_of(number), np.int16), 8000)
+
+
 WRITERS: dict[str, tuple[str, Callable[[Path, int], object]]] = {
     ".npy": ("npz", lambda path, number: np.save(path, values_of(number))),
     ".npz": ("npz", lambda path, number: np.savez_compressed(path, data=values_of(number))),
@@ -40,6 +45,8 @@ WRITERS: dict[str, tuple[str, Callable[[Path, int], object]]] = {
     ".parquet": ("parquet", lambda path, number: pyarrow.parquet.write_table(pyarrow.table({"data": [values_of(number)]}), path)),
     ".arrow": ("parquet", write_arrow),
     ".jsonl": ("jsonl", lambda path, number: path.write_text(json.dumps({"data": values_of(number)}))),
+    ".wav": ("audio", write_samples),
+    ".flac": ("audio", write_samples),
     ".csv": ("csv", lambda path, number: path.write_text("\n".join(map(str, values_of(number))))),
 }  # fmt: skip
 
@@ -52,7 +59,7 @@ def test_open_files_stay_few(tmp_path: Path, suffix: str, files: int, reads: int
     for number in range(files):
         write(tmp_path / f"{number:04}{suffix}", number)
     before, draw = open_descriptors(), random.Random(0)
-    source = open_source({"type": kind, "path": str(tmp_path)})
+    source = open_source({"type": kind, "path": str(tmp_path), **({"sample_type": "int16"} if kind == "audio" else {})})
     assert len(source.tags) == files
     most = 0
     for count in range(reads):

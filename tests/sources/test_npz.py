@@ -5,6 +5,7 @@ import pickle
 import struct
 import tracemalloc
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,24 +31,43 @@ def open_npz(path: Path, **options: Any) -> Source:
     return open_source({"type": "npz", "path": str(path), **options})
 
 
+def two_of_one_name(folder: Path) -> Callable[[], Source]:
+    """Two files of which the names differ in their endings alone."""
+    folder.mkdir()
+    np.save(folder / "double.npy", np.zeros((3, 2)))
+    np.savez(folder / "double.npz", data=np.zeros((3, 2)))
+    return lambda: open_source({"type": "npz", "path": str(folder)})
+
+
 class TestFiles(FormatContract):
     reader = "npz"
+    has_lengths = True
     order = STORED
 
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_npz_files(folder, made, self.order)
 
+    @pytest.fixture
+    def twice(self, tmp_path: Path) -> Callable[[], Source]:
+        return two_of_one_name(tmp_path / "double")
+
 
 class TestCompressedFiles(FormatContract):
     reader = "npz"
+    has_lengths = True
     order = STORED
 
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_npz_files(folder, made, self.order, np.savez_compressed)
 
+    @pytest.fixture
+    def twice(self, tmp_path: Path) -> Callable[[], Source]:
+        return two_of_one_name(tmp_path / "double")
+
 
 class TestNpyFiles(FormatContract):
     reader = "npz"
+    has_lengths = True
     order = path_order(".npy")
     keys = ("features",)
 
@@ -58,12 +78,17 @@ class TestNpyFiles(FormatContract):
         return {"type": "npz", "path": str(folder), "key": "features"}
 
     @pytest.fixture
+    def twice(self, tmp_path: Path) -> Callable[[], Source]:
+        return two_of_one_name(tmp_path / "double")
+
+    @pytest.fixture
     def truth(self) -> dict[str, list[Array]]:
         return {"features": corpus(0, self.order)["data"]}
 
 
 class TestBackToBack(FormatContract):
     reader = "npz"
+    has_lengths = True
 
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_npz_pair(folder, made, self.order)
@@ -77,7 +102,8 @@ class TestBackToBackCompressed(FormatContract):
     lengths: ClassVar[dict[str, int]] = dict(zip(TAGS, (60_000, 0, 20_000, 1, 30_000, 7), strict=True))
 
     def write(self, folder: Path, made: Corpus) -> Settings:
-        made = corpus(int(made["data"][0][0, 0] != corpus(0)["data"][0][0, 0]), self.order, self.lengths)
+        lengths = {tag: self.lengths.get(tag, 3) for tag in self.order}
+        made = corpus(int(made["data"][0][0, 0] != corpus(0)["data"][0][0, 0]), self.order, lengths)
         offsets = np.cumsum([0, *map(len, made["data"])])
         np.savez_compressed(folder / "all.npz", d=np.concatenate(made["data"]), o=offsets, t=np.array(self.order))
         return {"type": "npz", "path": str(folder / "all.npz"), "offsets": "o", "tags": "t", "arrays": {"data": "d"}}
@@ -360,6 +386,7 @@ def test_files_that_change_after_opening(tmp_path: Path) -> None:
         ({"n": [3], "t": ["a", "b"]}, {"lengths": "n", "tags": "t"}, SourceError, r"'t': has the shape \[2\] for 1 sequences"),
         ({"n": [3], "t": [1.5]}, {"lengths": "n", "tags": "t"}, SourceError, r"'t': holds float64, not strings"),
         ({"n": [2, 1], "t": ["é", "é"]}, {"lengths": "n", "tags": "t"}, SourceError, r"tag 'é' stands twice, in .*a\.npz and .*a\.npz; .*source.tags"),
+        ({"t": ["a"]}, {}, SourceError, r"array 't' holds <U1, not numbers; if it names the sequences, name it in source.tags"),
         ({"n": [2, 1], "s": 5}, {"lengths": "n"}, SourceError, r"'s': is a single number; name the arrays"),
         ({}, {"lengths": "n", "offsets": "o"}, ConfigError, r"source.lengths and source.offsets are both set"),
         ({}, {"tags": "t"}, ConfigError, r"source.tags is set without source.lengths"),

@@ -50,6 +50,7 @@ class TestSmallCache(FormatContract):
 
 class TestArrowFile(FormatContract):
     reader = "parquet"
+    has_lengths = True
 
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_arrow(folder, made, self.order)
@@ -57,6 +58,7 @@ class TestArrowFile(FormatContract):
 
 class TestArrowStream(FormatContract):
     reader = "parquet"
+    has_lengths = True
 
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_arrow(folder, made, self.order, "stream")
@@ -64,6 +66,7 @@ class TestArrowStream(FormatContract):
 
 class TestCompressedArrow(FormatContract):
     reader = "parquet"
+    has_lengths = True
 
     def write(self, folder: Path, made: Corpus) -> Settings:
         return write_arrow(folder, made, self.order, "stream", compression="lz4")
@@ -71,6 +74,7 @@ class TestCompressedArrow(FormatContract):
 
 class TestFeather(FormatContract):
     reader = "parquet"
+    has_lengths = True
 
     def write(self, folder: Path, made: Corpus) -> Settings:
         pyarrow.feather.write_feather(arrow_table(made, self.order), str(folder / "all.feather"), chunksize=2)

@@ -14,6 +14,7 @@ from seqprep.errors import SourceError
 from seqprep.sources.hdf5.columns import THROUGH_H5PY, Column, Content, PerSequence
 from seqprep.sources.hdf5.naming import KNOWN_NAMES, chosen, input_first, number_type
 from seqprep.sources.hdf5.options import TAG, Hdf5Options
+from seqprep.sources.hdf5.strings import is_text
 from seqprep.sources.hdf5.survey import Leaf, Survey
 from seqprep.types import Int64, KeySpec, Tags
 
@@ -30,6 +31,8 @@ def describe_groups(path: str, found: Survey, options: Hdf5Options) -> Content:
         SourceError: there is none, a sequence lacks a key, or their frames differ.
     """
     patterns = options.datasets or chosen(_patterns(path, found), options, path)
+    if options.keys is None:
+        patterns = _without_text(patterns, found)
     tags = Tags.of(_tags(found, next(iter(patterns.values()))))
     if not len(tags):
         raise SourceError(
@@ -51,6 +54,14 @@ def _tags(found: Iterable[str], pattern: str) -> Iterator[str]:
     for name in found:
         if name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after):
             yield name[len(before) : len(name) - len(after)]
+
+
+def _without_text(patterns: dict[str, str], found: Survey) -> dict[str, str]:
+    """Leaves out keys of strings, such as transcripts, if there are others."""
+    of_key = {key: next(_tags(found, pattern), "") if TAG in pattern else "" for key, pattern in patterns.items()}
+    leaves = {key: found.get(pattern.replace(TAG, of_key[key])) for key, pattern in patterns.items()}
+    kept = {key: patterns[key] for key, leaf in leaves.items() if leaf is None or not is_text(leaf.dtype)}
+    return kept or patterns
 
 
 def _patterns(path: str, found: Iterable[str]) -> dict[str, str]:
@@ -113,6 +124,11 @@ def describe_datasets(
                     f"{path}: sequence {tag!r}: {name!r} is {own.dtype} {list(leaf.shape)}, but that of sequence "
                     f"{tags[0]!r} is {spec.dtype} with {'frames' if spec.has_time else 'one value'} of {list(spec.shape)}; "
                     "make them alike"
+                    + (
+                        "; or if each dataset holds all sequences, set source.layout and source.lengths"
+                        if pattern == TAG
+                        else ""
+                    )
                 )
         offsets[place] = leaf.offset
         if spec and spec.has_time:
@@ -152,7 +168,8 @@ def describe_file(path: str, tag: str, found: Survey, options: Hdf5Options) -> C
         raise SourceError(f"{path}: holds no dataset; check source.path")
     columns: dict[str, Column] = {}
     lengths: dict[str, Int64] = {}
-    for key, name in chosen({name: name for name in input_first(found)}, options, path).items():
+    taken = chosen({name: name for name in input_first(found)}, options, path)
+    for key, name in (_without_text(taken, found) if options.keys is None else taken).items():
         timed = key not in options.without_time
         column, frames = describe_datasets(path, found, name, Tags.of([tag]), timed=timed)
         columns[key] = column

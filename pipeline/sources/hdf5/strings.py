@@ -13,6 +13,13 @@ from seqprep.types import Array, Tags
 _AT_ONCE = 1 << 20
 
 
+def is_text(dtype: Any) -> bool:
+    """Whether a dataset's dtype is one of strings."""
+    import h5py
+
+    return dtype.kind == "S" or h5py.check_string_dtype(dtype) is not None
+
+
 def read_tags(dataset: Any) -> Tags:
     """Reads a dataset of strings of any kind, or of whole numbers, as tags; a string ends at its first NUL.
 

@@ -23,10 +23,10 @@ from seqprep.types import Int64, Tags
 
 TAG_NAMES = (
     "tags", "tag", "seq_tags", "seqTags", "names", "name", "seq_names", "ids", "id", "utt_ids", "utt_id", "utterance_ids",
-    "keys",
+    "utt", "utts", "uttids", "utterances", "keys",
 )  # fmt: skip
 LENGTH_NAMES = (
-    "lengths", "length", "lens", "seq_lengths", "seq_lens", "sequence_lengths", "seqLengths", "num_frames", "sizes",
+    "lengths", "length", "lens", "seq_lengths", "seq_lens", "sequence_lengths", "seqLengths", "num_frames", "n_frames", "sizes",
 )  # fmt: skip
 _MOST_TABLES = 200
 """Datasets at the root of a file that holds all sequences in each; with more of them, each is a sequence."""
@@ -51,7 +51,7 @@ class _Table:
     """flat, padded, vlen, or tables: each dataset is to be told apart."""
     options: Hdf5Options
     count: int | None
-    """Sequences, if the tags say it."""
+    """Sequences, if the tags or all lengths say it."""
 
 
 def has_tables(file: Any) -> bool:
@@ -66,13 +66,11 @@ def _is_dataset(item: Any) -> bool:
     return hasattr(item, "dtype") and hasattr(item, "nbytes")
 
 
-def _role(name: str, names: set[str]) -> bool:
+def _role(name: str, names: set[str], ends: tuple[str, ...] = (*LENGTH_NAMES, *OFFSET_NAMES)) -> bool:
     """Whether a dataset's name says that it holds lengths or offsets, of all keys or of one."""
-    if name in LENGTH_NAMES or name in OFFSET_NAMES:
+    if name in ends:
         return len(names) > 1
-    return any(
-        name.endswith(f"_{end}") and name.removesuffix(f"_{end}") in names for end in (*LENGTH_NAMES, *OFFSET_NAMES)
-    )
+    return any(name.endswith(f"_{end}") and name.removesuffix(f"_{end}") in names for end in ends)
 
 
 def describe_tables(path: str, name: str, file: Any, layout: str, options: Hdf5Options) -> Content:
@@ -89,8 +87,13 @@ def describe_tables(path: str, name: str, file: Any, layout: str, options: Hdf5O
         SourceError: a dataset can't be told apart or doesn't go with the others.
     """
     tags = _find_tags(path, file, options)
-    table = _Table(path, file, layout, options, None if tags is None else len(tags))
+    table = _Table(path, file, layout, options, _count(file, options) if tags is None else len(tags))
     taken = chosen(_available(file, options), options, path) if not options.datasets else _existing(path, file, options)
+    if not taken:
+        there = ", ".join(f"{dataset} ({file[dataset].dtype})" for dataset in file if _is_dataset(file[dataset]))
+        raise SourceError(
+            f"{path}: no dataset at its root holds numbers of sequences; there are: {there or 'none'}; name one in source.keys"
+        )
     columns: dict[str, Column] = {}
     lengths: dict[str, Int64] = {}
     counts: dict[str, int] = {}
@@ -99,7 +102,7 @@ def describe_tables(path: str, name: str, file: Any, layout: str, options: Hdf5O
         counts[key] = len(frames)
         if columns[key].spec.has_time:
             lengths[key] = frames
-    _check_counts(path, counts, table.count)
+    _check_counts(path, counts, None if tags is None else len(tags))
     if tags is None:
         digits = max(6, len(str(next(iter(counts.values())) - 1)))
         tags = Tags.of(f"{name}-{number:0{digits}}" for number in range(next(iter(counts.values()))))
@@ -113,6 +116,14 @@ def _find_tags(path: str, file: Any, options: Hdf5Options) -> Tags | None:
         if name in file and _is_dataset(file[name]) and file[name].dtype.kind in "SO" and row_type(file[name]) is None:
             return read_tags(file[name])
     return None
+
+
+def _count(file: Any, options: Hdf5Options) -> int | None:
+    """How many sequences a file has, if all its arrays of lengths say the same."""
+    names = {name for name in file if _is_dataset(file[name])}
+    said = {name for name in _named(options.lengths) if name in file and _is_dataset(file[name])}
+    counts = {file[name].size for name in said or {name for name in names if _role(name, names, LENGTH_NAMES)}}
+    return int(counts.pop()) if len(counts) == 1 and None not in counts else None
 
 
 def _dataset(path: str, file: Any, name: str, option: str) -> Any:
@@ -162,12 +173,17 @@ def _by_name(table: _Table, dataset: str, names: tuple[str, ...]) -> Int64 | Non
 
 def _integers(table: _Table, dataset: Any) -> Int64:
     shape = [size for size in dataset.shape if size != 1] or [dataset.size]
-    if dataset.dtype.kind not in "iu" or len(shape) != 1:
+    values = np.asarray(read_array(dataset)) if dataset.dtype.kind in "iuf" and len(shape) == 1 else None
+    if values is not None and values.dtype.kind == "f":  # some tools know no other numbers
+        values = (
+            values if (np.isfinite(values) & (np.abs(values) < 1 << 53) & (values == np.rint(values))).all() else None
+        )
+    if values is None:
         raise SourceError(
             f"{table.path}: dataset {dataset.name.strip('/')!r} holds {dataset.dtype} {list(dataset.shape)}, not a whole "
             "number per sequence; name another in source.lengths or source.offsets"
         )
-    return np.asarray(read_array(dataset), np.int64).reshape(-1)
+    return values.astype(np.int64).reshape(-1)
 
 
 def _describe(table: _Table, key: str, name: str) -> tuple[Column, Int64]:
@@ -207,6 +223,8 @@ def _ways(table: _Table, dataset: Any, spans: _Spans) -> list[str]:
     if lengths is None:
         return ["without_time"] if shape and shape[0] == table.count else []
     ways = ["flat"] if shape and shape[0] == lengths.sum() else []
+    if ways and not len(lengths) and len(shape) <= 2:
+        return ways  # of a file without sequences only the frames' shape matters
     if len(shape) >= 2 and shape[0] == len(lengths):
         longest = int(lengths.max(initial=0))
         if shape[1] == longest or (shape[1] > longest and len(shape) > 2):
