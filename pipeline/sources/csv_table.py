@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -129,12 +129,16 @@ def _header(first: Row | None, dialect: Dialect, shape: Shape, path: Path) -> li
 
 def _numeric_columns(row: Row, header: list[str] | None, dialect: Dialect, id: Name | None, path: Path) -> KeyColumns:
     """All columns of which the first row holds a number, but that of the tags."""
-    names: list[Name] = list(range(len(row.cells))) if header is None else list(header)
-    names = [
-        name
-        for name, cell in zip(names, row.cells, strict=False)
-        if name != id and name != "" and is_number(cell, dialect)
-    ]
+    listed: list[Name] = list(range(len(row.cells))) if header is None else list(header)
+    cells = [(name, cell) for name, cell in zip(listed, row.cells, strict=False) if name != id and name != ""]
+    with_comma = replace(dialect, decimal=",")
+    for name, cell in cells:
+        if dialect.separator != "," and not is_number(cell, dialect) and is_number(cell, with_comma):
+            raise ConfigError(
+                f"{path}, line {row.line}: column {name!r} holds {cell.strip()!r}; set source.decimal: ',' if that is a "
+                "number, or name the columns to take in source.columns"
+            )
+    names = [name for name, cell in cells if is_number(cell, dialect)]
     if not names:
         raise ConfigError(f"{path}, line {row.line}: no column holds numbers; check source.separator and source.header")
     return KeyColumns(tuple(names), False)

@@ -93,6 +93,9 @@ def _choose(listed: dict[str, StoredArray], layout: Layout, path: Path) -> dict[
 
 def _spec(key: str, array: StoredArray, layout: Layout) -> KeySpec:
     header, _, place = array
+    if header.dtype.kind in "SU":
+        remedy = "if it names the sequences, name it in source.tags, else choose the others in source.arrays"
+        raise SourceError(f"{place} holds {header.dtype}, not numbers; {remedy}")
     dtype = numeric_dtype(header.dtype, place)
     if layout.extents is not None:
         if not header.shape:

@@ -90,13 +90,13 @@ class ParquetSource:
     def read(self, key: str, sequence: int, frames: FrameRange | None = None, out: Array | None = None) -> Array:
         """Reads frames of one sequence; see `Source.read`."""
         spec, table = self._table.keys[key], self._table
-        length = int(table.lengths[key][sequence]) if spec.has_time else 1
+        length = table.lengths[key].item(sequence) if spec.has_time else 1
         (start, stop), out = target_of(spec, length, frames, out)
         if stop == start or not out.size:
             return out
         group = table.group_of(sequence)
-        first = int(table.begin[key][sequence]) + start
-        offset = int(table.offset[key][group])
+        first = table.begin[key].item(sequence) + start
+        offset = table.offset[key].item(group)
         if offset < 0:
             flat = self._cache.get(
                 (key, group), lambda: self._decode(key, group, f" (for sequence {self.tags[sequence]!r})")
@@ -105,7 +105,7 @@ class ParquetSource:
             return out
         raw = as_bytes(out)
         place = Place(lambda: f"{self._place(sequence)}: sequence {self.tags[sequence]!r}, key {key!r}")
-        path = str(self._paths[table.file[group]])
+        path = str(self._paths[table.file.item(group)])
         if self._files.read_stored(path, raw, offset + first * spec.nbytes, place) < len(raw):
             raise SourceError(f"{place} is cut off; copy the file again")
         return out

@@ -52,7 +52,9 @@ def open_source(settings: Mapping[str, Any], document: Document | None = None) -
     document = document or Document("settings", {"source": dict(settings)})
     source = _open_join(settings, document) if is_join(settings) else _open_one(settings, document, ("source",))
     if len(source.tags) == 0:
-        raise ConfigError(f"{document.where(('source',))}: the source holds no sequence; check its path and options")
+        path = settings.get("path", settings.get("manifest"))
+        where = f"{document.where(('source',))}: {path}" if isinstance(path, str) else document.where(("source",))
+        raise ConfigError(f"{where}: the source holds no sequence; check its path and options")
     return source
 
 

@@ -35,10 +35,8 @@ def bounded() -> Iterator[None]:
 
 
 @pytest.fixture
-def every_stage_was_unstaged() -> Iterator[None]:
-    """Holds that TensorFlow's Stage and Unstage were called equally often, the second never before the first, that no
-    staging area that was ever used holds anything, and that all their names are free again.
-    """
+def no_unstage_without_its_stage() -> Iterator[list[tuple[str, str]]]:
+    """Holds that TensorFlow's Unstage never came before its Stage; gives the calls of both, each with its area's name."""
     tf = pytest.importorskip("tensorflow")
     calls: list[tuple[str, str]] = []
     stage, unstage = tf.raw_ops.Stage, tf.raw_ops.Unstage
@@ -54,16 +52,33 @@ def every_stage_was_unstaged() -> Iterator[None]:
 
     tf.raw_ops.Stage, tf.raw_ops.Unstage = noted_stage, noted_unstage
     try:
-        yield
+        yield calls
         gc.collect()
         assert not wait_for_threads()
     finally:
         tf.raw_ops.Stage, tf.raw_ops.Unstage = stage, unstage
+    assert all(staged >= 0 for staged in _staged(calls)), "an Unstage without its Stage"
+
+
+def _staged(calls: list[tuple[str, str]]) -> Iterator[int]:
+    """After each call, the batches in its area."""
     staged: Counter[str] = Counter()
     for op, name in calls:
         staged[name] += 1 if op == "Stage" else -1
-        assert staged[name] >= 0, f"an Unstage of {name} without its Stage"
-    assert not staged.total(), "something is staged still"
+        yield staged[name]
+
+
+@pytest.fixture
+def every_stage_was_unstaged(no_unstage_without_its_stage: list[tuple[str, str]]) -> Iterator[None]:
+    """Holds also that both were called equally often, that no staging area that was ever used holds anything, and that all
+    their names are free again.
+    """
+    tf = pytest.importorskip("tensorflow")
+    yield
+    gc.collect()
+    assert not wait_for_threads()
+    ops = Counter(op for op, _ in no_unstage_without_its_stage)
+    assert ops["Stage"] == ops["Unstage"], "something is staged still"
     assert NAMES.free == NAMES.made
     for number in range(NAMES.made):
         assert int(tf.raw_ops.StageSize(dtypes=[tf.float32], shared_name=f"seqprep-{number}")) == 0

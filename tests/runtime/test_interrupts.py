@@ -114,8 +114,10 @@ def test_a_loader_that_is_interrupted_often(path: Path, threads: int, prefetch: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", ["tensorflow", "torch", "jax"])
-def test_a_stage_that_is_interrupted(path: Path, framework: str) -> None:
+def test_a_stage_that_is_interrupted(request: pytest.FixtureRequest, path: Path, framework: str) -> None:
     pytest.importorskip(framework)
+    if framework == "tensorflow":
+        request.getfixturevalue("no_unstage_without_its_stage")
     stage = importlib.import_module(f"seqprep.{framework}").stage
     assert_goes_on(path, lambda loader: stage(loader, depth=2), 10, threads=2)
     assert not wait_for_threads()

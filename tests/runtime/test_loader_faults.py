@@ -279,6 +279,9 @@ SOURCES = {
     "jax": "import seqprep.jax\n    source = seqprep.jax.stage(loader)",
 }
 
+ENDING_SECONDS = (15.0, 2.0)
+"""For a process with a framework, whose own end counts, and for one without."""
+
 
 def started(path: Path, source: str, ending: str) -> subprocess.Popen[str]:
     """A child that iterates, and has said so."""
@@ -327,7 +330,7 @@ def test_ctrl_c_ends_a_program_that_does_not_catch_it(make_dataset: MakeDataset,
             print("reading", flush=True)
         time.sleep(0.05)
     """)  # fmt: skip
-    with within():
+    with within(ENDING_SECONDS[source == "loader"]):
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=60)
     assert child.returncode in (-signal.SIGINT, 1)
@@ -341,7 +344,7 @@ def test_sigterm(make_dataset: MakeDataset, source: str, handled: bool) -> None:
     {handler}
     take(source, 5)
     """.replace("take(source, 5)", "take(source, 0.05)\n    take(source, 5)"))  # fmt: skip
-    with within():
+    with within(ENDING_SECONDS[source == "loader"]):
         child.send_signal(signal.SIGTERM)
         _, err = child.communicate(timeout=60)
     assert child.returncode == (7 if handled else -signal.SIGTERM), err

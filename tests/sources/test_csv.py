@@ -226,6 +226,7 @@ def test_blank_lines_are_no_rows(path: Path) -> None:
         ("x,y\n1,2\n", {"columns": ["z"]}, ConfigError, r"a\.csv: has no column 'z'"),
         ("1,2\n", {"columns": ["x"]}, ConfigError, r"has no header to name the column 'x'; give its place from 0"),
         ("1,2\n", {"columns": [2]}, ConfigError, r"has no column 2; its columns are 0 to 1"),
+        ("t;x\n1;2,5\n", {}, ConfigError, r"line 2: column 'x' holds '2,5'; set source.decimal: ','"),
         ("x,x\n1,2\n", {}, SourceError, r"the header names the column 'x' twice"),
         ("x,y\na,b\n", {}, ConfigError, r"line 2: no column holds numbers; check source.separator"),
         ("x,y\n1,2\n", {"id": "i"}, ConfigError, r"has no column 'i'"),

@@ -190,7 +190,7 @@ def test_json_beyond_the_standard(path: Path) -> None:
         (['{"x": [1], "i": "é"}'] * 2, {"id": "i"}, SourceError, r"tag 'é' stands twice, in .*line 1 and .*line 2"),
         (['{"x": [1]}'], {"dtypes": {"y": "int8"}}, ConfigError, r"source.dtypes names 'y', which is no key"),
         (['{"x": [1]}'], {"text": "x"}, ConfigError, r"source.text and source.tokenizer go together; set source.tokenizer too"),
-        (["\n"], {}, ConfigError, r"the source holds no sequence"),
+        (["\n"], {}, ConfigError, r"a\.jsonl: the source holds no sequence"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together(

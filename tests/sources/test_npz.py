@@ -386,6 +386,7 @@ def test_files_that_change_after_opening(tmp_path: Path) -> None:
         ({"n": [3], "t": ["a", "b"]}, {"lengths": "n", "tags": "t"}, SourceError, r"'t': has the shape \[2\] for 1 sequences"),
         ({"n": [3], "t": [1.5]}, {"lengths": "n", "tags": "t"}, SourceError, r"'t': holds float64, not strings"),
         ({"n": [2, 1], "t": ["é", "é"]}, {"lengths": "n", "tags": "t"}, SourceError, r"tag 'é' stands twice, in .*a\.npz and .*a\.npz; .*source.tags"),
+        ({"t": ["a"]}, {}, SourceError, r"array 't' holds <U1, not numbers; if it names the sequences, name it in source.tags"),
         ({"n": [2, 1], "s": 5}, {"lengths": "n"}, SourceError, r"'s': is a single number; name the arrays"),
         ({}, {"lengths": "n", "offsets": "o"}, ConfigError, r"source.lengths and source.offsets are both set"),
         ({}, {"tags": "t"}, ConfigError, r"source.tags is set without source.lengths"),

@@ -123,7 +123,7 @@ def _count(file: Any, options: Hdf5Options) -> int | None:
     names = {name for name in file if _is_dataset(file[name])}
     said = {name for name in _named(options.lengths) if name in file and _is_dataset(file[name])}
     counts = {file[name].size for name in said or {name for name in names if _role(name, names, LENGTH_NAMES)}}
-    return int(counts.pop()) if len(counts) == 1 else None
+    return int(counts.pop()) if len(counts) == 1 and None not in counts else None
 
 
 def _dataset(path: str, file: Any, name: str, option: str) -> Any:
