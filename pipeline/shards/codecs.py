@@ -113,13 +113,15 @@ def _zstd_compress(parts: Sequence[Any]) -> bytes:
 
 
 def _zstd_decompress_into(data: Any, target: memoryview) -> None:
-    done = 0
+    zstd, done = _zstd(), 0
     try:
+        told = zstd.frame_content_size(data)  # −1 if the frame doesn't say it, as ours do
+        _check_size(told if told >= 0 else len(target), len(target))
         with _contexts().decompressor.stream_reader(data) as reader:
             while done < len(target) and (more := reader.readinto(target[done:])):
                 done += more
-            behind = len(reader.read(1))
-    except _zstd().ZstdError as error:
+            behind = len(reader.read(1)) if told < 0 else 0
+    except zstd.ZstdError as error:
         raise ValueError(str(error)) from error
     _check_size(done + behind, len(target))
 
