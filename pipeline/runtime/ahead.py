@@ -23,6 +23,7 @@ from seqprep.runtime.pool import Buffer, Loan, buffer_of
 from seqprep.runtime.positions import Iteration
 from seqprep.runtime.ranges import Batch, LeaseOf
 from seqprep.runtime.reporting import Reporter
+from seqprep.runtime.starting import start_threads
 from seqprep.types import Int64
 
 _COUNTED_TOGETHER = 256
@@ -127,8 +128,7 @@ class Work:
 
     def start(self) -> None:
         """Starts the threads; whoever has to end them knows of this by then, for an interrupt may come in between."""
-        for thread in self.threads:
-            thread.start()
+        start_threads(self.threads)
 
     def stop(self) -> None:
         """Lets the threads end; safe at any moment, in any thread."""

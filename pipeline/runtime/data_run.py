@@ -18,6 +18,7 @@ from seqprep.runtime.data_exchange import Consumer, Exchange, Producer
 from seqprep.runtime.data_fetch import Fetch, Fetcher, Inputs
 from seqprep.runtime.data_metrics import Ledger, Logger, Reporter, log
 from seqprep.runtime.data_rows import Piece
+from seqprep.runtime.starting import start_threads
 
 STOP_SECONDS = 5.0
 """How long stopping waits for workers to leave `fetch`."""
@@ -124,8 +125,7 @@ class Run:
             atexit.unregister(_stop_at_exit)
             atexit.register(_stop_at_exit)
             self.exchange.enter(-1)
-            for thread in self._threads:
-                thread.start()
+            start_threads(self._threads)
 
     # -- workers --
 
@@ -275,7 +275,7 @@ class Run:
     def _join(self, until: float) -> list[str]:
         """Waits for the threads; gives the names of those that go on."""
         here = threading.current_thread()
-        others = [thread for thread in self._threads if thread is not here and thread.ident is not None]
+        others = [thread for thread in self._threads if thread is not here and thread.is_alive()]
         for thread in others:
             thread.join(max(0.0, until - time.monotonic()))
         left = [thread.name for thread in others if thread.is_alive()]

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from seqprep.config import suggestion
 from seqprep.errors import ConfigError
+from seqprep.runtime.starting import start_threads
 
 JOIN_SECONDS = 1.5  # how long close() waits for a source that doesn't let go of its batch
 _IN_FLIGHT_SECONDS = 1.0  # how long a consumer may take over one `take` while its stage is closed
@@ -108,7 +109,7 @@ class Work:
     def start(self) -> None:
         """Starts the thread, and sees to it that it ends before the interpreter does."""
         atexit.register(self.close)  # a thread inside a framework at that moment would end the process the hard way
-        self.thread.start()
+        start_threads([self.thread])
 
     def stop(self) -> None:
         """Lets the thread end, which empties the area; safe at any moment, in any thread."""
@@ -125,7 +126,7 @@ class Work:
             if self.thread.is_alive() and not isinstance(self.batches, types.GeneratorType):
                 _close(self.batches)  # the thread may be waiting for a batch
         finally:
-            if self.thread.ident is not None:  # else it is about to start, and will see that it's stopped
+            if self.thread.is_alive():  # else it has ended, or is about to start and will see that it's stopped
                 self.thread.join(JOIN_SECONDS)
 
     def _run(self) -> None:

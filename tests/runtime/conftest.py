@@ -93,10 +93,7 @@ def within(seconds: float = 2.0) -> Iterator[None]:
 
 
 def our_threads() -> list[str]:
-    """Those that came to life: one whose start is interrupted can wait for good within Python's own code for that, holding
-    nothing of ours (Event.wait, left by an interrupt as it gives back its lock).
-    """
-    return [one.name for one in threading.enumerate() if one.name.startswith("seqprep") and one.is_alive()]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("seqprep")]
 
 
 def wait_for_threads(seconds: float = 3.0) -> list[str]:
