@@ -1,4 +1,5 @@
 import gc
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,10 @@ from tests.examples import examples
 
 settings.register_profile("seqprep", max_examples=examples(100))
 settings.load_profile("seqprep")
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell leaves it for what it starts in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests send it to themselves, and programs inherit it
 
 
 def pytest_collection_finish() -> None:
