@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import queue
 import threading
 from collections.abc import Iterable
+
+_ALIVE_SECONDS = 0.5  # a bound for what takes well under a millisecond
 
 
 def start_threads(threads: Iterable[threading.Thread]) -> None:
     """Starts threads in order; returns once all are alive.
 
     Python raises an interrupt in the main thread only. Raised there within `Thread.start`, it may leave the new thread
-    waiting for good for a lock of Python's own, so they are started elsewhere. Interrupted here, those that are left still
-    start; whoever owns them has to have told them to end by then.
+    waiting for good for a lock of Python's own, so they are started elsewhere. Interrupted here, all of them still start
+    before the interrupt goes on; whoever owns them has to end them.
 
     Raises:
         RuntimeError: the system allows no more threads.
@@ -29,7 +32,12 @@ def start_threads(threads: Iterable[threading.Thread]) -> None:
         else:
             outcome.put(None)
 
-    _thread.start_new_thread(start, ())  # nothing of Python's own code that could be interrupted
-    error = outcome.get()
+    try:
+        _thread.start_new_thread(start, ())  # nothing of Python's own code that could be interrupted
+        error = outcome.get()
+    except BaseException:
+        with contextlib.suppress(queue.Empty):
+            outcome.get(timeout=_ALIVE_SECONDS)  # so that whoever owns the threads finds them alive, and can join them
+        raise
     if error is not None:
         raise error

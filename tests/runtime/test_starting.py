@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 
@@ -33,6 +34,26 @@ def test_none_is_started_where_an_interrupt_is_raised() -> None:
     start_threads(threads)
     assert len(places) == 3
     assert threading.get_ident() not in places
+
+
+def test_an_interrupt_comes_once_all_are_alive() -> None:
+    end, begun, main = threading.Event(), threading.Event(), threading.get_ident()
+
+    class Slow(threading.Thread):
+        def start(self) -> None:
+            if not begun.is_set():
+                begun.set()
+                signal.pthread_kill(main, signal.SIGINT)  # which waits for this one
+                time.sleep(0.05)
+            super().start()
+
+    threads = [Slow(target=end.wait, daemon=True) for _ in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        start_threads(threads)
+    assert all(thread.is_alive() for thread in threads)
+    end.set()
+    for thread in threads:
+        thread.join(5)
 
 
 def test_a_start_that_fails_reaches_the_caller() -> None:
