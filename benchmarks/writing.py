@@ -6,7 +6,8 @@ the same time: read the source, cut, gather, checksum, write, sync. The others g
     python benchmarks/writing.py [--folder /dev/shm] [--rounds 5] [--workers 1] [--sequences 2000] [--peers]
 
 Opening the source and planning are timed apart. With several workers, what it takes to start them is, too, and isn't
-counted: it is that of a run with next to nothing to do. The plain write by as many processes stands beside it.
+counted: before each run, one with next to nothing to do is timed. It is of the order of a second and varies, so the run
+should last longer (--sequences 12000). The plain write by as many processes stands beside it.
 benchmarks/requirements.txt installs the other tools.
 """
 
@@ -165,18 +166,14 @@ def plain_by(pool: Any, processes: int, folder: Path, batches: Batches) -> tuple
 
 
 def starting(folder: Path, workers: int) -> float:
-    """Seconds to start workers: of a run with so little to do that it is nothing else. The median of three."""
+    """Seconds to start workers: of a run with so little to do that it is nothing else."""
     if workers == 1:
         return 0.0
-    seconds = []
-    write_source(folder / "small.hdf", 20 * workers)
-    for _ in range(3):
-        config = configuration(folder / "small.hdf", folder / "small", shard_size="1MB")
-        started = time.perf_counter()
-        seqprep.chunk(config, workers=workers)
-        seconds.append(time.perf_counter() - started)
-        shutil.rmtree(folder / "small")
-    return sorted(seconds)[1]
+    source, out = folder / "small.hdf", folder / "small"
+    if not source.exists():
+        write_source(source, 20 * workers)
+    config = configuration(source, out, shard_size="1MB")
+    return fresh(out, lambda _: seqprep.chunk(config, workers=workers), 0)[1]
 
 
 def start_up(config: dict[str, Any]) -> float:
@@ -208,9 +205,9 @@ def ways(folder: Path, name: str, workers: int) -> tuple[Way, Way]:
         pool = multiprocessing.get_context("spawn").Pool(workers)
         return lambda: plain_by(pool, workers, out, batches), limit
     config = configuration(folder / "source.hdf", out / "shards", name.split()[-1])
-    start = starting(folder, workers)
 
     def run() -> tuple[int, float]:
+        start = starting(folder, workers)
         done, seconds = fresh(out, lambda _: seqprep.chunk(config, workers=workers), size)
         return done, seconds - start
 
@@ -242,7 +239,8 @@ def main() -> None:
         measure_apart(__file__, folder, names, options.rounds, "--workers", str(options.workers))
         print(f"opening the source and planning, part of the above: {start_up(config) * 1e3:.0f} ms")
         if options.workers > 1:
-            print(f"starting {options.workers} workers, taken off the above: {starting(folder, options.workers):.2f} s")
+            start = sorted(starting(folder, options.workers) for _ in range(5))[2]
+            print(f"starting {options.workers} workers, taken off the above: {start:.2f} s")
 
 
 if __name__ == "__main__":
